@@ -1,0 +1,79 @@
+PYTHON ?= python3
+TORCH := 2.13.0
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Two test workers on two cores: more threads each would only fight.
+PYTEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n 2
+
+NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "prerank needs Python 3.11 or newer, and $(PYTHON) is `$(PYTHON) --version 2>&1`;" \
+	    "name another one: make PYTHON=python3.12" >&2; exit 1; }
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-fast test-slow lint types layers wheel format lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## make .venv with the locked dependencies and prerank itself
+
+demo: $(STAMP) ## run the demonstration
+	@$(BIN)/prerank demo
+
+test: lint types layers wheel test-fast ## everything but the slow tests
+
+test-fast: $(STAMP) ## fast tests, and the examples in the source and the README
+	$(PYTEST) tests src README.md
+
+test-slow: $(STAMP) ## statistical tests that need minutes
+	@$(PYTEST) -m "slow and not gpu" tests || { code=$$?; \
+	  [ $$code -eq 5 ] || exit $$code; echo "there are no slow tests"; }
+
+lint: $(STAMP) ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## mypy, strict
+	$(BIN)/mypy
+
+layers: $(STAMP) ## import-linter: who may import whom
+	$(BIN)/lint-imports
+
+wheel: $(STAMP) ## build the wheel and try it in an environment of its own
+	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
+	check="$$PWD/.ci/check_wheel.py"; \
+	$(BIN)/python -m build --wheel --no-isolation --outdir "$$tmp/dist"; \
+	$(BIN)/python -m venv "$$tmp/venv"; \
+	"$$tmp/venv/bin/python" -m pip install --quiet -c requirements.txt "$$tmp"/dist/*.whl; \
+	mkdir "$$tmp/empty"; cd "$$tmp/empty"; \
+	"$$tmp/venv/bin/python" -m prerank --version; \
+	"$$tmp/venv/bin/python" -I "$$check"
+
+format: $(STAMP) ## let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Left out of the lock: pip, prerank, and the CUDA packages that only some builds of torch bring.
+lock: ## write requirements.txt anew from the newest releases
+	@$(NEW_ENOUGH)
+	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
+	$(PYTHON) -m venv "$$tmp/venv"; \
+	"$$tmp/venv/bin/python" -m pip install --quiet torch==$(TORCH) ".[dev]"; \
+	sed -n '/^#/!q;p' requirements.txt > "$$tmp/lock"; \
+	"$$tmp/venv/bin/python" -m pip freeze --all > "$$tmp/freeze"; \
+	grep -Eiv '^(pip==|prerank |nvidia-|cuda-|triton)' "$$tmp/freeze" | sed 's/+[a-z0-9]*$$//' >> "$$tmp/lock"; \
+	cp "$$tmp/lock" requirements.txt
+
+clean: ## remove .venv, builds and caches
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): requirements.txt pyproject.toml
+	@[ -x $(BIN)/python ] || { $(NEW_ENOUGH); }
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@

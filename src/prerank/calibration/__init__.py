@@ -1,0 +1,26 @@
+"""Calibration errors, curves, nulls and p-values from PITs."""
+
+from prerank.calibration.correction import holm
+from prerank.calibration.curves import (
+    PITHistogram,
+    ReliabilityCurve,
+    pit_histogram,
+    reliability_curve,
+)
+from prerank.calibration.error import pce, pce_floor
+from prerank.calibration.nulls import component_null, null_pce, p_value
+from prerank.calibration.streaming import ProjectedCalibrationError
+
+__all__ = [
+    "PITHistogram",
+    "ProjectedCalibrationError",
+    "ReliabilityCurve",
+    "component_null",
+    "holm",
+    "null_pce",
+    "p_value",
+    "pce",
+    "pce_floor",
+    "pit_histogram",
+    "reliability_curve",
+]

@@ -1,0 +1,36 @@
+"""The command line."""
+
+from typing import Annotated
+
+import typer
+
+import prerank
+from prerank.cli.demo import demo
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="prerank",
+    help="Joint calibration of multi-output probabilistic regression.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+app.command()(demo)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"prerank {prerank.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Diagnose whether multi-output predictions are jointly calibrated."""

@@ -1,0 +1,136 @@
+"""Raw samples as a distribution."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from prerank.errors import InputError, NotApplicableError, ShapeError
+from prerank.inputs import (
+    Shape,
+    as_generator,
+    as_points,
+    as_tensor,
+    check_finite,
+    check_same_device,
+)
+
+__all__ = ["Ensemble"]
+
+
+class Ensemble(Distribution):
+    r"""S samples per row, as numpy arrays, tables or tensors.
+
+    .. math:: \hat F(A) = \sum_{s=1}^S w_s 1\{y_s \in A\}, \qquad \sum_s w_s = 1.
+
+    Pre-ranks and scores use the members themselves: nothing is drawn anew. Members that carry a
+    gradient keep it, so an ensemble of differentiable samples can be trained through.
+
+    Args:
+        samples: `(S, ..., N, D)`, the sample axis first, S >= 2.
+        weights: `(S,)` or `(S, ..., N)`, non-negative; normalised over S. Equal by default.
+
+    Example:
+        >>> import numpy as np
+        >>> members = np.random.default_rng(0).normal(size=(20, 50, 3))
+        >>> Ensemble(members).batch_shape, Ensemble(members).event_shape
+        (torch.Size([50]), torch.Size([3]))
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    support = constraints.real_vector
+    has_rsample = False
+
+    def __init__(self, samples: object, weights: object = None) -> None:
+        points = as_points(samples, "samples", min_dims=3)
+        if points.shape[0] < 2:
+            raise ShapeError(
+                f"samples has shape {tuple(points.shape)}: the first axis is the sample axis and "
+                "needs at least 2 samples"
+            )
+        self.samples = points
+        self.weights = None if weights is None else _normalise(weights, points)
+        super().__init__(points.shape[1:-1], points.shape[-1:], validate_args=False)
+
+    def expand(self, batch_shape: Shape, _instance: Any = None) -> "Ensemble":
+        """Return the same ensemble with batch axes broadcast to `batch_shape`."""
+        size, dim = self.samples.shape[0], self.samples.shape[-1]
+        lead = (1,) * (len(batch_shape) - len(self.batch_shape))
+        samples = self.samples.reshape(size, *lead, *self.samples.shape[1:])
+        samples = samples.expand(size, *batch_shape, dim)
+        if self.weights is None:
+            return Ensemble(samples)
+        weights = self.weights.reshape(size, *lead, *self.weights.shape[1:])
+        return Ensemble(samples, weights.expand(size, *batch_shape))
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the members, `(..., D)`."""
+        return self._average(self.samples)
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of the empirical law (divided by S, not S - 1), `(..., D)`."""
+        return self._average((self.samples - self.mean).square())
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """Covariance of the empirical law, `(..., D, D)`."""
+        centred = self.samples - self.mean
+        return self._average_outer(centred)
+
+    def sample(
+        self,
+        sample_shape: Shape = (),
+        *,
+        generator: torch.Generator | int | None = None,
+    ) -> Tensor:
+        """Draw members with replacement: `(*sample_shape, *batch_shape, D)`."""
+        source = as_generator(generator)
+        size, dim = self.samples.shape[0], self.samples.shape[-1]
+        with torch.no_grad():
+            n = torch.Size(sample_shape).numel()
+            weights = self.weights
+            if weights is None:
+                weights = self.samples.new_full((size, *self.batch_shape), 1.0 / size)
+            flat = weights.reshape(size, -1).mT.to(source.device if source else weights.device)
+            index = torch.multinomial(flat, n, replacement=True, generator=source)
+            index = index.mT.reshape(n, *self.batch_shape, 1).to(self.samples.device)
+            chosen = self.samples.gather(0, index.expand(n, *self.batch_shape, dim))
+            return chosen.reshape(*sample_shape, *self.batch_shape, dim)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Raise: samples have no density."""
+        raise NotApplicableError(
+            "an Ensemble has no density: use a pre-rank that needs none, such as 'copula', or "
+            "a distribution with log_prob"
+        )
+
+    def _average(self, value: Tensor) -> Tensor:
+        if self.weights is None:
+            return value.mean(0)
+        return (self.weights.unsqueeze(-1) * value).sum(0)
+
+    def _average_outer(self, centred: Tensor) -> Tensor:
+        if self.weights is None:
+            return torch.einsum("s...d,s...e->...de", centred, centred) / centred.shape[0]
+        return torch.einsum("s...,s...d,s...e->...de", self.weights, centred, centred)
+
+
+def _normalise(weights: object, samples: Tensor) -> Tensor:
+    value = as_tensor(weights, "weights").to(samples.dtype)
+    shape = samples.shape[:-1]
+    check_same_device(samples, value, ("samples", "weights"))
+    check_finite(value, "weights")
+    if value.shape == shape[:1]:
+        value = value.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+    if value.shape != shape:
+        raise ShapeError(
+            f"weights has shape {tuple(value.shape)}, but samples has {tuple(samples.shape)}: "
+            f"weights must be {tuple(shape[:1])} or {tuple(shape)}"
+        )
+    total = value.sum(0)
+    if bool((value < 0).any()) or not bool((total > 0).all()):
+        raise InputError("weights must be non-negative and sum to a positive number in every row")
+    return value / total

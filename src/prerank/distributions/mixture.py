@@ -1,0 +1,336 @@
+"""Gaussian mixtures with full covariances, exact samples and exact gradients."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal, constraints
+
+from prerank.distributions.implicit import attach_implicit_gradient
+from prerank.distributions.noise import standard_normal, standard_uniform
+from prerank.errors import InputError, ShapeError
+from prerank.inputs import (
+    Shape,
+    as_count,
+    as_generator,
+    as_tensor,
+    check_finite,
+    check_same_device,
+)
+
+__all__ = ["GaussianMixture"]
+
+_LOG_2PI = 1.8378770664093453
+
+
+class GaussianMixture(Distribution):
+    r"""Mixture of K Gaussians on R^D with lower-triangular factors.
+
+    .. math:: f(y) = \sum_{k=1}^K \pi_k \, N(y;\, \mu_k,\, L_k L_k^\top), \qquad
+              \pi = \mathrm{softmax}(\mathrm{logits}).
+
+    Three samplers, each with the exact law:
+
+    - `sample`: no gradient.
+    - `rsample`: gradients to logits, locations and factors by implicit reparameterisation
+      (`prerank.distributions.implicit` has the derivation).
+    - `stratified_rsample`: draws spread evenly over the components, with weights that carry
+      the gradient of the logits. Less noise than `rsample` for averages over many draws.
+
+    Args:
+        logits: `(..., K)`, unnormalised log-weights.
+        loc: `(..., K, D)`.
+        scale_tril: `(..., K, D, D)`, lower triangular with a positive diagonal.
+        validate_args: False skips all checks, as in torch (needed under `torch.func.vmap`).
+
+    Example:
+        >>> logits, loc = torch.zeros(5, 2), torch.zeros(5, 2, 3)
+        >>> scale_tril = torch.eye(3).expand(5, 2, 3, 3)
+        >>> dist = GaussianMixture(logits, loc, scale_tril)
+        >>> dist.batch_shape, dist.event_shape
+        (torch.Size([5]), torch.Size([3]))
+        >>> dist.sample((100,), generator=0).shape
+        torch.Size([100, 5, 3])
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "logits": constraints.real_vector,
+        "loc": constraints.independent(constraints.real, 2),
+        "scale_tril": constraints.independent(constraints.lower_cholesky, 1),
+    }
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self,
+        logits: Tensor,
+        loc: Tensor,
+        scale_tril: Tensor,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        checked = validate_args is not False
+        if checked:
+            logits, loc, scale_tril = _check_parameters(logits, loc, scale_tril)
+        batch = torch.broadcast_shapes(logits.shape[:-1], loc.shape[:-2], scale_tril.shape[:-3])
+        components, dim = loc.shape[-2:]
+        self.logits = torch.log_softmax(logits, -1).expand(*batch, components)
+        self.loc = loc.expand(*batch, components, dim)
+        self.scale_tril = scale_tril.expand(*batch, components, dim, dim)
+        # torch's own validation raises other errors than ours and follows a global switch.
+        super().__init__(batch, loc.shape[-1:], validate_args=False)
+        self._validate_args = checked
+
+    def expand(self, batch_shape: Shape, _instance: Any = None) -> "GaussianMixture":
+        """Return the same mixture with batch axes broadcast to `batch_shape`."""
+        batch = torch.Size(batch_shape)
+        components, dim = self.loc.shape[-2:]
+        return GaussianMixture(
+            self.logits.expand(*batch, components),
+            self.loc.expand(*batch, components, dim),
+            self.scale_tril.expand(*batch, components, dim, dim),
+            validate_args=False,
+        )
+
+    @property
+    def probs(self) -> Tensor:
+        """Component weights `(..., K)`."""
+        return self.logits.exp()
+
+    @property
+    def mean(self) -> Tensor:
+        """Exact mean `sum_k pi_k mu_k`, shape `(..., D)`."""
+        return (self.probs.unsqueeze(-1) * self.loc).sum(-2)
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """Exact covariance `sum_k pi_k (L_k L_k' + d_k d_k')`, d_k = mu_k - mean: `(..., D, D)`."""
+        centred = self.loc - self.mean.unsqueeze(-2)
+        spread = self.scale_tril @ self.scale_tril.mT + centred.unsqueeze(-1) * centred.unsqueeze(
+            -2
+        )
+        return (self.probs[..., None, None] * spread).sum(-3)
+
+    @property
+    def variance(self) -> Tensor:
+        """Exact variance of each target, `(..., D)`."""
+        centred = self.loc - self.mean.unsqueeze(-2)
+        spread = self.scale_tril.square().sum(-1) + centred.square()
+        return (self.probs.unsqueeze(-1) * spread).sum(-2)
+
+    def whiten(self, value: Tensor) -> Tensor:
+        """Standardise points under every component: `z_k = L_k^{-1} (y - mu_k)`.
+
+        Args:
+            value: `(*sample_shape, *batch_shape, D)`.
+
+        Returns:
+            `(*sample_shape, *batch_shape, K, D)`.
+        """
+        batch_dims = len(self.batch_shape)
+        shape = torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
+        sample_shape = shape[: len(shape) - batch_dims]
+        # Samples become columns, so that each factor is used once for all of them.
+        columns = value.expand(*shape, -1).reshape(-1, *shape[len(sample_shape) :], value.shape[-1])
+        columns = columns.movedim(0, -1)  # (*batch, D, S)
+        centred = columns.unsqueeze(-3) - self.loc.unsqueeze(-1)  # (*batch, K, D, S)
+        z = torch.linalg.solve_triangular(self.scale_tril, centred, upper=False)
+        z = z.movedim(-1, 0)  # (S, *batch, K, D)
+        return z.reshape(*sample_shape, *z.shape[1:])
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-density at `(*sample_shape, *batch_shape, D)`."""
+        if self._validate_args:
+            value = self._check_value(value)
+        return torch.logsumexp(self.logits + self.component_log_prob(value), -1)
+
+    def component_log_prob(self, value: Tensor) -> Tensor:
+        """Log-density of each component, `(*sample_shape, *batch_shape, K)`."""
+        dim = self.event_shape[0]
+        log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return -0.5 * (self.whiten(value).square().sum(-1) + dim * _LOG_2PI) - log_det
+
+    def sample(
+        self,
+        sample_shape: Shape = (),
+        *,
+        generator: torch.Generator | int | None = None,
+    ) -> Tensor:
+        """Draw from the mixture, without gradients: `(*sample_shape, *batch_shape, D)`."""
+        source = as_generator(generator)
+        shape = tuple(sample_shape) + tuple(self.batch_shape)
+        with torch.no_grad():
+            uniform = standard_uniform(shape, like=self.loc, generator=source)
+            normal = standard_normal((*shape, *self.event_shape), like=self.loc, generator=source)
+            return self.place(self.locate(uniform), normal)
+
+    def rsample(
+        self,
+        sample_shape: Shape = (),
+        *,
+        generator: torch.Generator | int | None = None,
+    ) -> Tensor:
+        """Draw from the mixture with first-order gradients to all parameters.
+
+        The values are those of `sample` with the same generator.
+        """
+        return self.with_gradient(self.sample(sample_shape, generator=generator))
+
+    def with_gradient(self, points: Tensor) -> Tensor:
+        """Give draws of this mixture the implicit reparameterisation gradient."""
+        parameters = (self.logits, self.loc, self.scale_tril)
+        if torch.is_grad_enabled() and any(p.requires_grad for p in parameters):
+            return attach_implicit_gradient(self.logits, self.loc, self.scale_tril, points)
+        return points
+
+    def stratified_rsample(
+        self,
+        n: int,
+        *,
+        generator: torch.Generator | int | None = None,
+        allocation: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        r"""Draw n weighted points, components as strata.
+
+        .. math:: E\Big[\sum_s w_s g(y_s)\Big] = \sum_k \pi_k E_k[g(y)], \qquad
+                  w_s = \frac{\pi_{k_s}}{n \, q_{k_s}}.
+
+        The components are allocated by one systematic sweep per row: point s belongs to the
+        component that contains `(s + U) / n` in the cumulated allocation q, so that component
+        k gets `n q_k` points in expectation and never misses that by one. With q = pi, held
+        constant, all weights equal 1/n and still carry the derivative of pi: the estimator is
+        unbiased in value and, for every parameter, in gradient. Inside a component the draw
+        is `mu_k + L_k eps`.
+
+        Args:
+            n: number of points in total.
+            generator: source of the noise, independent for each row.
+            allocation: q, shape `(..., K)`, positive; the detached weights by default.
+
+        Returns:
+            Points `(n, *batch_shape, D)` and weights `(n, *batch_shape)`.
+        """
+        source = as_generator(generator)
+        as_count(n, "n", minimum=1)
+        shape = tuple(self.batch_shape)
+        offset = standard_uniform(shape, like=self.loc, generator=source)
+        normal = standard_normal((n, *shape, *self.event_shape), like=self.loc, generator=source)
+        return self.stratify(offset, normal, allocation=allocation)
+
+    def stratify(
+        self, offset: Tensor, normal: Tensor, *, allocation: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """`stratified_rsample` from given noise: offsets `(...)` and normals `(n, ..., D)`."""
+        share = self.probs.detach() if allocation is None else allocation
+        if self._validate_args and not bool((share >= 0).all() & (share.sum(-1) > 0).all()):
+            raise InputError("allocation must be non-negative and sum to one over the components")
+        n = normal.shape[0]
+        steps = torch.arange(n, dtype=self.loc.dtype, device=self.loc.device)
+        position = (steps.reshape(n, *[1] * offset.dim()) + offset) / n
+        component = self.locate(position, share)
+        shape = (*component.shape, self.logits.shape[-1])
+        ratio = self.probs / (n * share.clamp_min(torch.finfo(share.dtype).tiny))
+        weights = ratio.expand(shape).gather(-1, component.unsqueeze(-1)).squeeze(-1)
+        return self.place(component, normal), weights
+
+    def locate(self, uniform: Tensor, probs: Tensor | None = None) -> Tensor:
+        """Find the component that holds each uniform in the cumulated weights."""
+        edges = (self.probs.detach() if probs is None else probs).cumsum(-1)[..., :-1]
+        return (uniform.unsqueeze(-1) >= edges).sum(-1)
+
+    def place(self, component: Tensor, normal: Tensor) -> Tensor:
+        """Map components `(S..., *batch)` and normals `(S..., *batch, D)` to points."""
+        dim, k = self.event_shape[0], self.logits.shape[-1]
+        lead = component.dim() - len(self.batch_shape)
+        sample_shape = component.shape[:lead]
+        # One matrix product per row over all its draws: (S, K D) times the stacked factors.
+        chosen = torch.nn.functional.one_hot(component, k).to(normal.dtype)
+        chosen = chosen.flatten(0, lead - 1) if lead else chosen.unsqueeze(0)
+        chosen = chosen.movedim(0, -2)  # (*batch, S, K)
+        normal = normal.expand(*component.shape, dim)
+        normal = normal.flatten(0, lead - 1) if lead else normal.unsqueeze(0)
+        normal = normal.movedim(0, -2)  # (*batch, S, D)
+        spread = (chosen.unsqueeze(-1) * normal.unsqueeze(-2)).flatten(-2)  # (*batch, S, K D)
+        factors = self.scale_tril.mT.flatten(-3, -2)  # (*batch, K D, D)
+        points = spread @ factors + chosen @ self.loc
+        return points.movedim(-2, 0).reshape(*sample_shape, *self.batch_shape, dim)
+
+    def project(self, directions: Tensor) -> MixtureSameFamily:
+        r"""Law of `v . y` for each direction: a univariate Gaussian mixture.
+
+        .. math:: v^\top y \sim \sum_k \pi_k \, N(v^\top \mu_k,\ \|L_k^\top v\|^2).
+
+        Args:
+            directions: `(J, D)`, or `(..., J, D)` where they differ between rows.
+
+        Returns:
+            A univariate mixture with `batch_shape (..., J)` and a `cdf`.
+
+        Example:
+            >>> dist = GaussianMixture(
+            ...     torch.zeros(1, 1), torch.zeros(1, 1, 2), torch.eye(2)[None, None]
+            ... )
+            >>> dist.project(torch.tensor([[1.0, 1.0]])).variance
+            tensor([[2.0000]])
+        """
+        loc = torch.einsum("...jd,...kd->...jk", directions, self.loc)
+        scale = torch.einsum("...jd,...kde->...jke", directions, self.scale_tril)
+        logits = self.logits.unsqueeze(-2).expand(*loc.shape[:-1], -1)
+        return MixtureSameFamily(
+            Categorical(logits=logits, validate_args=False),
+            Normal(loc, torch.linalg.vector_norm(scale, dim=-1), validate_args=False),
+            validate_args=False,
+        )
+
+    def _check_value(self, value: Tensor) -> Tensor:
+        value = as_tensor(value, "value")
+        if value.dim() == 0 or value.shape[-1] != self.event_shape[0]:
+            raise ShapeError(
+                f"value has shape {tuple(value.shape)}, but event_shape is "
+                f"{tuple(self.event_shape)} and batch_shape {tuple(self.batch_shape)}"
+            )
+        check_same_device(self.loc, value, ("the distribution", "value"))
+        check_finite(value, "value")
+        return value
+
+
+def _check_parameters(
+    logits: Tensor, loc: Tensor, scale_tril: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    logits, loc = as_tensor(logits, "logits"), as_tensor(loc, "loc")
+    scale_tril = as_tensor(scale_tril, "scale_tril")
+    shapes = (
+        f"logits {tuple(logits.shape)}, loc {tuple(loc.shape)}, "
+        f"scale_tril {tuple(scale_tril.shape)}"
+    )
+    fits = (
+        logits.dim() >= 1
+        and loc.dim() >= 2
+        and scale_tril.dim() >= 3
+        and logits.shape[-1] == loc.shape[-2] == scale_tril.shape[-3]
+        and loc.shape[-1] == scale_tril.shape[-2] == scale_tril.shape[-1]
+        and loc.shape[-1] >= 1
+        and logits.shape[-1] >= 1
+    )
+    if not fits:
+        raise ShapeError(f"expected (..., K), (..., K, D), (..., K, D, D), got {shapes}")
+    try:
+        torch.broadcast_shapes(logits.shape[:-1], loc.shape[:-2], scale_tril.shape[:-3])
+    except RuntimeError as error:
+        raise ShapeError(f"batch shapes do not broadcast: {shapes}") from error
+    check_same_device(loc, logits, ("loc", "logits"))
+    check_same_device(loc, scale_tril, ("loc", "scale_tril"))
+    for name, value in (("logits", logits), ("loc", loc), ("scale_tril", scale_tril)):
+        check_finite(value, name)
+    if not bool((scale_tril.diagonal(dim1=-2, dim2=-1) > 0).all()):
+        raise InputError(
+            "scale_tril must have a positive diagonal: it is the Cholesky factor of each "
+            "component's covariance (torch.linalg.cholesky gives it)"
+        )
+    if bool(scale_tril.triu(1).any()):
+        raise InputError(
+            "scale_tril must be lower triangular: pass the factor of "
+            "torch.linalg.cholesky, not the covariance"
+        )
+    dtype = torch.promote_types(torch.promote_types(logits.dtype, loc.dtype), scale_tril.dtype)
+    return logits.to(dtype), loc.to(dtype), scale_tril.to(dtype)

@@ -1,0 +1,205 @@
+"""Checking and converting what users pass: arrays, tables, tensors, seeds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.errors import InputError, InputTypeError, ShapeError
+
+__all__ = [
+    "as_count",
+    "as_generator",
+    "as_points",
+    "as_tensor",
+    "check_distribution",
+    "check_finite",
+    "check_observations",
+    "check_same_device",
+    "column_names",
+    "parameter_of",
+]
+
+Shape = torch.Size | list[int] | tuple[int, ...]
+
+
+def as_tensor(value: object, name: str) -> Tensor:
+    """Turn a tensor, array, table or nested list of numbers into a floating-point tensor.
+
+    In numpy and pandas an integer dtype is often only how counts are stored, so it is
+    converted. An integer *tensor* is refused: in torch it says that the values are indices,
+    labels or a forgotten conversion, and arithmetic on it would truncate.
+
+    Example:
+        >>> as_tensor([[1, 2], [3, 4]], "y").dtype
+        torch.float64
+    """
+    if isinstance(value, Tensor):
+        if not value.is_floating_point():
+            raise InputTypeError(
+                f"{name} must be a floating-point tensor, got {value.dtype}: "
+                f"convert it, for instance with {name}.double()"
+            )
+        return value
+    if hasattr(value, "to_numpy"):  # pandas, polars and xarray
+        value = value.to_numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"{name} is not a rectangular array: {error}") from error
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float64)
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputTypeError(f"{name} must be numeric: {error}") from error
+    if array.dtype.kind != "f" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
+        raise InputTypeError(
+            f"{name} must hold real numbers (float16 to float64), got {array.dtype}"
+        )
+    # A copy where torch could not share the memory (negative strides, read-only, byte order).
+    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def as_points(value: object, name: str, *, min_dims: int = 2) -> Tensor:
+    """Convert to a finite floating-point tensor of shape `(..., N, D)` with N, D >= 1."""
+    points = as_tensor(value, name)
+    if points.dim() < min_dims:
+        wanted = "(S, ..., N, D)" if min_dims > 2 else "(..., N, D)"
+        raise ShapeError(f"{name} must have shape {wanted}, got {tuple(points.shape)}")
+    if points.numel() == 0:
+        raise ShapeError(f"{name} is empty: its shape is {tuple(points.shape)}")
+    check_finite(points, name)
+    return points
+
+
+def check_finite(value: Tensor, name: str) -> None:
+    """Raise if a tensor holds NaN or infinity."""
+    if value.device.type == "meta":
+        raise InputError(f"{name} is on the meta device and holds no values")
+    bad = ~torch.isfinite(value)
+    if bad.any():
+        raise InputError(
+            f"{name} holds {int(bad.sum())} NaN or infinite values of {value.numel()}: "
+            "remove those rows or impute them first"
+        )
+
+
+def check_distribution(dist: object) -> Distribution:
+    """Check that `dist` is a torch distribution over vectors, with at least one batch axis."""
+    if not isinstance(dist, Distribution):
+        raise InputTypeError(
+            f"dist must be a torch.distributions.Distribution, got {type(dist).__name__}: "
+            "wrap raw samples of shape (S, ..., N, D) in prerank.Ensemble"
+        )
+    if len(dist.event_shape) == 0:
+        raise ShapeError(
+            f"dist has batch_shape {tuple(dist.batch_shape)} and event_shape (): "
+            "wrap it in Independent(dist, 1) so that the last axis holds the targets"
+        )
+    if len(dist.event_shape) > 1:
+        raise ShapeError(
+            f"dist has event_shape {tuple(dist.event_shape)}: flatten it to one axis of targets"
+        )
+    if len(dist.batch_shape) == 0:
+        raise ShapeError(
+            f"dist has batch_shape () and event_shape {tuple(dist.event_shape)}: it needs one "
+            "entry per row; use dist.expand((N,)) if every row has the same prediction"
+        )
+    if 0 in dist.batch_shape + dist.event_shape:
+        raise ShapeError(
+            f"dist is empty: batch_shape {tuple(dist.batch_shape)}, "
+            f"event_shape {tuple(dist.event_shape)}"
+        )
+    return dist
+
+
+def check_observations(dist: Distribution, y: object) -> Tensor:
+    """Convert `y` and match it to the rows and targets of `dist`.
+
+    Args:
+        dist: a distribution with `batch_shape (..., N)` and `event_shape (D,)`.
+        y: observations `(..., N, D)`; leading stack axes may be left out, or have size 1.
+
+    Returns:
+        A finite tensor of shape `batch_shape + (D,)`.
+    """
+    points = as_tensor(y, "y")
+    reference = parameter_of(dist)
+    if reference is not None:
+        check_same_device(reference, points, ("dist", "y"))
+        points = points.to(reference.dtype)
+    points = as_points(points, "y")
+    shape = dist.batch_shape + dist.event_shape
+    if points.shape[-2:] != shape[-2:] or points.dim() > len(shape):
+        raise _mismatch(points, dist)
+    try:
+        return points.expand(shape)
+    except RuntimeError as error:
+        raise _mismatch(points, dist) from error
+
+
+def parameter_of(dist: Distribution) -> Tensor | None:
+    """Find a floating-point parameter of any distribution: it tells dtype and device."""
+    for value in vars(dist).values():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value
+        if isinstance(value, Distribution):
+            found = parameter_of(value)
+            if found is not None:
+                return found
+    return None
+
+
+def _mismatch(y: Tensor, dist: Distribution) -> ShapeError:
+    return ShapeError(
+        f"y has shape {tuple(y.shape)}, but dist has batch_shape {tuple(dist.batch_shape)} "
+        f"and event_shape {tuple(dist.event_shape)}: y must be "
+        f"{tuple(dist.batch_shape + dist.event_shape)}"
+    )
+
+
+def check_same_device(first: Tensor, second: Tensor, names: tuple[str, str]) -> None:
+    """Raise if two tensors live on different devices."""
+    if first.device != second.device:
+        raise InputError(
+            f"{names[0]} is on {first.device} and {names[1]} on {second.device}: "
+            f"move one of them, for instance {names[1]}.to({str(first.device)!r})"
+        )
+
+
+def as_generator(generator: object) -> torch.Generator | None:
+    """Turn a seed into a CPU generator; pass a generator or None through.
+
+    Noise is drawn on the generator's device and then moved, so that a seed gives the same
+    numbers on every device.
+    """
+    if generator is None or isinstance(generator, torch.Generator):
+        return generator
+    if isinstance(generator, int | np.integer) and not isinstance(generator, bool):
+        return torch.Generator().manual_seed(int(generator))
+    raise InputTypeError(
+        f"generator must be a torch.Generator, an int or None, got {type(generator).__name__}"
+    )
+
+
+def as_count(value: object, name: str, *, minimum: int) -> int:
+    """Check a whole number with a lower bound."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputTypeError(f"{name} must be an int, got {type(value).__name__}")
+    if value < minimum:
+        raise InputError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)
+
+
+def column_names(y: Any, size: int) -> Sequence[str]:
+    """Return the names of the targets: a table's columns, or y0, y1, ..."""
+    columns = getattr(y, "columns", None)
+    if columns is not None and len(columns) == size:
+        return [str(column) for column in columns]
+    return [f"y{d}" for d in range(size)]

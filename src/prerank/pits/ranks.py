@@ -1,0 +1,159 @@
+"""Exact PITs for evaluation: closed forms, or exchangeable randomised ranks."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.distributions import Draws, draw
+from prerank.distributions.noise import standard_uniform
+from prerank.errors import InputError
+from prerank.inputs import as_generator, check_distribution, check_observations
+from prerank.pits.closed_forms import closed_form
+from prerank.preranks import PreRank
+
+__all__ = ["ProjectedPIT", "project_pits", "rank_pit"]
+
+
+@dataclass(frozen=True)
+class ProjectedPIT:
+    """PITs of one pre-rank, and what is needed to judge them.
+
+    Attributes:
+        prerank: the pre-rank.
+        z: `(*batch_shape, J)`.
+        method: `"closed form"`, `"ranks"` or `"weighted ranks"`.
+        ties: fraction of the samples that tie with the observation, mean over rows: `(..., J)`.
+        stand_ins: `(R, *batch_shape, J)`, PITs of other points of each row's pool. Where the
+            predictor is right they are exchangeable with z, jointly over the components. None
+            unless asked for, and for weighted samples.
+    """
+
+    prerank: PreRank
+    z: Tensor
+    method: str
+    ties: Tensor
+    stand_ins: Tensor | None = None
+
+
+def rank_pit(
+    observed: Tensor, samples: Tensor, uniform: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    r"""Randomised rank of an observation among samples.
+
+    .. math:: Z = \frac{\#\{T_s < T\} + U (\#\{T_s = T\} + 1)}{S + 1}, \qquad
+              Z_w = \sum_s w_s 1\{T_s < T\} + U \sum_s w_s 1\{T_s = T\}.
+
+    If T and the S values :math:`T_s` are exchangeable, Z is exactly uniform, whatever S and however
+    many ties. The weighted form has no such guarantee.
+
+    Args:
+        observed: T, `(..., J)`.
+        samples: `(S, ..., J)`.
+        uniform: U, broadcastable to `observed`.
+        weights: `(S, ...)`, summing to one over S.
+
+    Example:
+        >>> rank_pit(torch.tensor([2.0]), torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor(0.5))
+        tensor([0.5000])
+    """
+    below, tied = samples < observed, samples == observed
+    if weights is None:
+        counts = below.sum(0) + uniform * (tied.sum(0) + 1)
+        return counts / (samples.shape[0] + 1)
+    share = weights.unsqueeze(-1)
+    return (share * below).sum(0) + uniform * (share * tied).sum(0)
+
+
+def project_pits(
+    dist: Distribution,
+    y: object,
+    preranks: tuple[PreRank, ...],
+    *,
+    n_samples: int = 100,
+    generator: torch.Generator | int | None = None,
+    closed_forms: bool = True,
+    with_stand_ins: bool = False,
+) -> list[ProjectedPIT]:
+    """Compute the PITs of several pre-ranks from one set of draws.
+
+    Args:
+        dist: `batch_shape (..., N)`, `event_shape (D,)`.
+        y: `(..., N, D)`.
+        preranks: see `prerank.preranks.parse`.
+        n_samples: draws per row, for pre-ranks without a closed form. An `Ensemble` uses all of
+            its members.
+        generator: source of draws and of the randomisation of ties.
+        closed_forms: False ranks samples even where the projected law is known.
+        with_stand_ins: also return the PITs of the other points of each pool, where a pre-rank
+            has several components.
+    """
+    check_distribution(dist)
+    source = as_generator(generator)
+    with torch.no_grad():
+        observed = check_observations(dist, y)
+        for prerank in preranks:
+            prerank.check(dist)
+        exact = [closed_form(dist, p) if closed_forms else None for p in preranks]
+        needed = with_stand_ins or any(cdf is None for cdf in exact)
+        draws = draw(dist, n_samples, generator=source) if needed else None
+        results = []
+        for prerank, cdf in zip(preranks, exact, strict=True):
+            if cdf is not None:
+                z = cdf(observed)
+                wanted = with_stand_ins and z.shape[-1] > 1
+                stand_ins = cdf(draws.points) if wanted and draws is not None else None
+                ties = torch.zeros_like(z[..., 0, :])
+                result = ProjectedPIT(prerank, z, "closed form", ties, stand_ins)
+            elif draws is not None:
+                result = _by_ranks(dist, observed, prerank, draws, source, with_stand_ins)
+            if bool(result.z.isnan().any()):
+                raise InputError(f"pre-rank {prerank.label!r} returned NaN for some rows")
+            results.append(result)
+        return results
+
+
+def _by_ranks(
+    dist: Distribution,
+    observed: Tensor,
+    prerank: PreRank,
+    draws: Draws,
+    generator: torch.Generator | None,
+    with_stand_ins: bool,
+) -> ProjectedPIT:
+    pool, weights = make_pool(observed, draws)
+    values = prerank.project(pool, dist, weights)  # (S + 1, *batch, J)
+    if bool(values.isnan().any()):
+        raise InputError(f"pre-rank {prerank.label!r} returned NaN for some points")
+    ties = (values[1:] == values[0]).to(pool.dtype).mean((0, -2))
+    several = with_stand_ins and values.shape[-1] > 1 and draws.weights is None
+    members = values.shape[0] if several else 1
+    stack = [1] * (observed.dim() - 2)
+    uniform = standard_uniform(
+        (members, *stack, *values.shape[-2:]), like=pool, generator=generator
+    )
+    if several:
+        everyone = _pool_ranks(values, uniform)
+        return ProjectedPIT(prerank, everyone[0], "ranks", ties, everyone[1:])
+    z = rank_pit(values[0], values[1:], uniform[0], draws.weights)
+    method = "ranks" if draws.weights is None else "weighted ranks"
+    return ProjectedPIT(prerank, z, method, ties)
+
+
+def make_pool(observed: Tensor, draws: Draws) -> tuple[Tensor, Tensor | None]:
+    """Put the observation before its samples, with the weight of an average sample."""
+    pool = torch.cat([observed.unsqueeze(0).to(draws.points), draws.points])
+    if draws.weights is None:
+        return pool, None
+    own = torch.full_like(draws.weights[:1], 1.0 / draws.weights.shape[0])
+    return pool, torch.cat([own, draws.weights])
+
+
+def _pool_ranks(values: Tensor, uniform: Tensor) -> Tensor:
+    """`rank_pit` of every member of the pool among the others, by sorting."""
+    last = values.movedim(0, -1).contiguous()
+    ordered = last.sort(-1).values
+    below = torch.searchsorted(ordered, last).movedim(-1, 0)
+    not_above = torch.searchsorted(ordered, last, right=True).movedim(-1, 0)
+    return (below + uniform * (not_above - below)) / values.shape[0]

@@ -1,0 +1,156 @@
+"""What a pre-rank is: a small frozen object that turns points into numbers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.errors import InputError, NotApplicableError, ShapeError
+
+__all__ = ["Custom", "Linear", "PreRank"]
+
+
+@dataclass(frozen=True)
+class PreRank(ABC):
+    r"""Map from points to J numbers each, :math:`T = \rho(x, y)`.
+
+    A pre-rank sees the *pool*: the observation, then the S samples of the same row. It must
+    treat the members of the pool alike. Then, if y follows the predictive law, the S + 1 values
+    of T are exchangeable and the rank of the observation is uniform. A pre-rank that looks at
+    each point alone satisfies this trivially; one that looks at the others too (copula, depth,
+    sample principal components) satisfies it by never asking which member is the observation.
+
+    Class attributes declare what a pre-rank needs and can do.
+
+    Attributes:
+        name: the word that `parse` knows.
+        needs_log_prob: T uses the predictive density.
+        linear: T is a linear map of y, so a closed form may exist.
+        pooled: T of one point depends on the other points of its pool.
+        differentiable: `smooth_project` has a gradient with respect to the points.
+    """
+
+    name: ClassVar[str]
+    needs_log_prob: ClassVar[bool] = False
+    linear: ClassVar[bool] = False
+    pooled: ClassVar[bool] = False
+    differentiable: ClassVar[bool] = True
+
+    @abstractmethod
+    def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
+        """Compute T for every member of the pool.
+
+        Args:
+            pool: `(S + 1, *batch_shape, D)`, the observation first.
+            dist: the predictive distribution.
+            weights: `(S + 1, *batch_shape)` where members count unequally, else None.
+
+        Returns:
+            `(S + 1, *batch_shape, J)`.
+        """
+
+    def smooth_project(
+        self, pool: Tensor, dist: Distribution, weights: Tensor | None, widths: Tensor
+    ) -> Tensor:
+        """Compute T with useful gradients; comparisons of points are smoothed by `widths`.
+
+        Args:
+            pool: `(S + 1, *batch_shape, D)`, the observation first.
+            dist: the predictive distribution.
+            weights: `(S + 1, *batch_shape)` or None.
+            widths: `(*batch_shape, D)`, positive constants in units of the targets.
+        """
+        return self.project(pool, dist, weights)
+
+    def check(self, dist: Distribution) -> None:
+        """Raise `NotApplicableError` where this pre-rank says nothing about `dist`."""
+
+    def component_names(self, targets: Sequence[str], size: int) -> list[str]:
+        """Name the J components, given the names of the targets."""
+        return [str(j) for j in range(size)]
+
+    @property
+    def label(self) -> str:
+        """The text that `parse` turns back into this pre-rank."""
+        changed = [
+            str(getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default
+        ]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name
+
+
+@dataclass(frozen=True)
+class Linear(PreRank):
+    r"""Pre-rank of the form :math:`T_j = v_j(x) \cdot y`."""
+
+    linear: ClassVar[bool] = True
+
+    @abstractmethod
+    def directions(
+        self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
+    ) -> Tensor:
+        """Return the directions v, `(J, D)` or `(*batch_shape, J, D)`, as constants.
+
+        Args:
+            dist: the predictive distribution.
+            pool: `(S + 1, *batch_shape, D)`, for directions that have to be estimated.
+            weights: `(S + 1, *batch_shape)` or None.
+        """
+
+    def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
+        """Compute `v . y` for every member of the pool."""
+        return torch.einsum("...d,...jd->...j", pool, self.directions(dist, pool, weights))
+
+
+@dataclass(frozen=True)
+class Custom(PreRank):
+    """Any function of the points, one at a time.
+
+    Args:
+        function: maps `(..., D)` to `(...)` or `(..., J)`; it must treat rows independently.
+        title: how it is called in tables; the function's own name by default.
+
+    Example:
+        >>> from prerank import preranks
+        >>> preranks.parse(lambda y: y.amax(-1))[0].label
+        '<lambda>'
+    """
+
+    function: Callable[[Tensor], Tensor]
+    title: str | None = field(default=None)
+    name: ClassVar[str] = "custom"
+
+    def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
+        """Apply the function to every member of the pool."""
+        value = self.function(pool)
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            raise InputError(
+                f"pre-rank {self.label!r} must return a floating-point tensor, "
+                f"got {getattr(value, 'dtype', type(value).__name__)}"
+            )
+        if value.shape == pool.shape[:-1]:
+            return value.unsqueeze(-1)
+        if value.shape[:-1] == pool.shape[:-1] and value.shape[-1] > 0:
+            return value
+        raise ShapeError(
+            f"pre-rank {self.label!r} got points of shape {tuple(pool.shape)} and returned "
+            f"{tuple(value.shape)}: it must return {tuple(pool.shape[:-1])} or that with a "
+            "last axis of components"
+        )
+
+    @property
+    def label(self) -> str:
+        """The title, or the function's name."""
+        return self.title or str(getattr(self.function, "__name__", type(self.function).__name__))
+
+
+def require_dim(dist: Distribution, minimum: int, name: str, instead: str) -> None:
+    """Raise where a pre-rank needs more targets than there are."""
+    dim = dist.event_shape[0]
+    if dim < minimum:
+        raise NotApplicableError(
+            f"{name} needs at least {minimum} targets and is constant for D = {dim}: {instead}"
+        )

@@ -1,0 +1,219 @@
+"""Linear pre-ranks: coordinates, their mean, principal components, given directions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Independent
+
+from prerank.distributions import Ensemble
+from prerank.errors import InputError, NotApplicableError, ShapeError
+from prerank.inputs import check_finite, parameter_of
+from prerank.preranks.base import Linear
+
+__all__ = ["PCA", "Location", "Marginal", "Projection"]
+
+
+@dataclass(frozen=True)
+class Marginal(Linear):
+    r"""Each target on its own: :math:`\rho_d(y) = y_d`, J = D components.
+
+    Sensitive to: bias and wrong spread of single targets. Blind to their dependence.
+    """
+
+    name: ClassVar[str] = "marginal"
+
+    def directions(
+        self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
+    ) -> Tensor:
+        """Return the unit vectors, `(D, D)`."""
+        return torch.eye(dist.event_shape[0]).to(_like(dist, pool))
+
+    def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
+        """Return the points themselves."""
+        return pool
+
+    def component_names(self, targets: Sequence[str], size: int) -> list[str]:
+        """Name the components after the targets."""
+        return list(targets)
+
+
+@dataclass(frozen=True)
+class Location(Linear):
+    r"""Mean over targets: :math:`\rho(y) = \frac1D \sum_d y_d`.
+
+    Sensitive to: a common bias, and to the sum of all covariances. Depends on units.
+    """
+
+    name: ClassVar[str] = "location"
+
+    def directions(
+        self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
+    ) -> Tensor:
+        """Return the constant vector 1/D, `(1, D)`."""
+        dim = dist.event_shape[0]
+        return torch.full((1, dim), 1.0 / dim, dtype=torch.float64).to(_like(dist, pool))
+
+
+@dataclass(frozen=True)
+class Projection(Linear):
+    r"""Given directions: :math:`\rho_j(y) = v_j \cdot y`.
+
+    Args:
+        vectors: `(J, D)`, or `(*batch_shape, J, D)` where they differ between rows. They must
+            not depend on the observations.
+
+    Example:
+        >>> contrast = Projection(torch.tensor([[1.0, -1.0]]))
+        >>> contrast.label
+        'projection'
+    """
+
+    vectors: Tensor
+    name: ClassVar[str] = "projection"
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by identity of the directions."""
+        return isinstance(other, Projection) and other.vectors is self.vectors
+
+    def __hash__(self) -> int:
+        """Hash by identity of the directions."""
+        return id(self.vectors)
+
+    def check(self, dist: Distribution) -> None:
+        """Raise where the directions do not fit the targets."""
+        if self.vectors.dim() < 2 or self.vectors.shape[-1] != dist.event_shape[0]:
+            raise ShapeError(
+                f"projection has vectors of shape {tuple(self.vectors.shape)}, but dist has "
+                f"event_shape {tuple(dist.event_shape)}: vectors must be (..., J, D)"
+            )
+        check_finite(self.vectors, "vectors")
+
+    def directions(
+        self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
+    ) -> Tensor:
+        """Return the given directions."""
+        return self.vectors.detach().to(_like(dist, pool))
+
+    @property
+    def label(self) -> str:
+        """The name alone: directions have no short text."""
+        return self.name
+
+
+@dataclass(frozen=True)
+class PCA(Linear):
+    r"""Principal components of the predictive covariance at x.
+
+    .. math:: \rho_d(x, y) = V_d(x) \cdot y.
+
+    The covariance is the distribution's own where it is known, that of the pooled S + 1 points
+    otherwise (with the observation among them, so that all members are treated alike). Each
+    eigenvector is oriented so that its entries sum to a positive number, or, where they sum to
+    zero, so that its largest entry is positive: without a rule the signs differ between rows
+    and hide a bias. Components come in order of variance; directions carry no gradient.
+
+    Sensitive to: bias and wrong spread along the axes of the predicted uncertainty. Depends on
+    units.
+
+    Args:
+        components: None for all, an int for a number, a float in (0, 1) for the smallest number
+            whose mean (over rows) explained fraction of variance reaches it.
+    """
+
+    components: int | float | None = None
+    name: ClassVar[str] = "pca"
+
+    def __post_init__(self) -> None:
+        """Check the number of components."""
+        c = self.components
+        if c is None:
+            return
+        whole = isinstance(c, int) and not isinstance(c, bool) and c >= 1
+        part = isinstance(c, float) and 0 < c < 1
+        if not (whole or part):
+            raise InputError(
+                f"pca components must be None, an int >= 1 or a fraction in (0, 1), got {c!r}"
+            )
+
+    def check(self, dist: Distribution) -> None:
+        """Raise where more components are asked for than there are targets."""
+        dim = dist.event_shape[0]
+        if isinstance(self.components, int) and self.components > dim:
+            raise NotApplicableError(
+                f"{self.label} needs at least {self.components} targets, but D = {dim}: "
+                f"use pca({dim}) or pca"
+            )
+
+    def directions(
+        self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
+    ) -> Tensor:
+        """Return the oriented eigenvectors as rows, `(*batch_shape, J, D)`."""
+        with torch.no_grad():
+            covariance = predictive_covariance(dist)
+            if covariance is None:
+                if pool is None:
+                    raise InputError(f"pca of {type(dist).__name__} needs samples")
+                covariance = _pooled_covariance(pool, weights)
+            values, vectors = torch.linalg.eigh(covariance)
+            values, vectors = values.flip(-1).clamp_min(0), _orient(vectors.mT.flip(-2))
+            return vectors[..., : self._count(values), :]
+
+    def component_names(self, targets: Sequence[str], size: int) -> list[str]:
+        """Name the components pc1, pc2, ..."""
+        return [f"pc{j + 1}" for j in range(size)]
+
+    def _count(self, values: Tensor) -> int:
+        dim = values.shape[-1]
+        if self.components is None:
+            return dim
+        if isinstance(self.components, int):
+            return self.components
+        total = values.sum(-1, keepdim=True)
+        tiny = torch.finfo(values.dtype).tiny
+        explained = (values.cumsum(-1) / total.clamp_min(tiny)).reshape(-1, dim).mean(0)
+        return min(int((explained < self.components).sum()) + 1, dim)
+
+
+def predictive_covariance(dist: Distribution) -> Tensor | None:
+    """Return the covariance `(*batch_shape, D, D)` where the distribution knows it, else None."""
+    if isinstance(dist, Ensemble):
+        return None  # the members are only a sample: the observation has to be pooled with them
+    covariance: Tensor | None
+    try:
+        if isinstance(dist, Independent):
+            covariance = torch.diag_embed(dist.variance)
+        else:
+            covariance = getattr(dist, "covariance_matrix", None)
+    except NotImplementedError:
+        return None
+    # Heavy tails: a variance that does not exist has no principal components.
+    if covariance is None or not bool(torch.isfinite(covariance).all()):
+        return None
+    return covariance
+
+
+def _pooled_covariance(pool: Tensor, weights: Tensor | None) -> Tensor:
+    if weights is None:
+        centred = pool - pool.mean(0)
+        return torch.einsum("s...d,s...e->...de", centred, centred) / pool.shape[0]
+    share = weights / weights.sum(0)
+    centred = pool - (share.unsqueeze(-1) * pool).sum(0)
+    return torch.einsum("s...,s...d,s...e->...de", share, centred, centred)
+
+
+def _orient(vectors: Tensor) -> Tensor:
+    """Give each row vector a sign: positive sum, or positive largest entry where the sum is 0."""
+    total = vectors.sum(-1)
+    largest = vectors.gather(-1, vectors.abs().argmax(-1, keepdim=True)).squeeze(-1)
+    tied = total.abs() < torch.finfo(vectors.dtype).eps ** 0.5
+    sign = torch.where(tied, largest, total).sign()
+    return vectors * torch.where(sign == 0, 1, sign).unsqueeze(-1)
+
+
+def _like(dist: Distribution, pool: Tensor | None) -> Tensor:
+    """A tensor whose dtype and device the directions follow."""
+    reference = pool if pool is not None else parameter_of(dist)
+    return torch.empty(0) if reference is None else reference

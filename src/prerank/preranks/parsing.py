@@ -1,0 +1,98 @@
+"""From text, callables and lists to pre-ranks."""
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from prerank.errors import InputError, InputTypeError
+from prerank.preranks.base import Custom, PreRank
+from prerank.preranks.linear import PCA, Location, Marginal
+from prerank.preranks.pointwise import HDR, Dependency, Scale, ThresholdExceedance
+from prerank.preranks.pooled import (
+    AverageRank,
+    BandDepth,
+    Copula,
+    EnergyScoreRank,
+    MultivariateRank,
+)
+
+__all__ = ["CLASSIC", "PAPER", "PreRankLike", "parse"]
+
+OneTerm = str | PreRank | Callable[[Tensor], Tensor]
+PreRankLike = OneTerm | Sequence[OneTerm]
+
+PAPER: tuple[PreRank, ...] = (
+    Marginal(),
+    Location(),
+    Scale(),
+    Dependency(),
+    PCA(),
+    HDR(),
+    Copula(),
+)
+CLASSIC: tuple[PreRank, ...] = (MultivariateRank(), AverageRank(), BandDepth(), EnergyScoreRank())
+
+_KNOWN: dict[str, type[PreRank]] = {
+    p.name: type(p) for p in (*PAPER, *CLASSIC, ThresholdExceedance())
+}
+_TERM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\(\s*([^()]*?)\s*\))?\s*")
+
+
+def parse(spec: PreRankLike) -> tuple[PreRank, ...]:
+    """Turn a description into pre-ranks.
+
+    Args:
+        spec: text such as `"marginal+hdr"`, `"pca(0.8)+copula"`, `"dependency(2)"`; a pre-rank;
+            a function `rho(y)` from `(..., D)` to `(...)` or `(..., J)`; or a list of these.
+
+    Returns:
+        The terms, in order.
+
+    Example:
+        >>> parse("pca(0.8)+hdr")
+        (PCA(components=0.8), HDR())
+    """
+    if isinstance(spec, PreRank):
+        return (spec,)
+    if isinstance(spec, str):
+        return tuple(_term(text, spec) for text in spec.split("+"))
+    if callable(spec):
+        return (Custom(spec),)
+    if isinstance(spec, Sequence):
+        terms = tuple(term for item in spec for term in parse(item))
+        if not terms:
+            raise InputError("prerank is empty: name at least one, such as 'marginal'")
+        return terms
+    raise InputTypeError(
+        "prerank must be text, a pre-rank, a callable or a list of these, "
+        f"got {type(spec).__name__}"
+    )
+
+
+def _term(text: str, whole: str) -> PreRank:
+    match = _TERM.fullmatch(text)
+    if match is None:
+        raise InputError(f"cannot read {text!r} in prerank {whole!r}: write name or name(number)")
+    name, argument = match[1].lower(), match[2]
+    if name not in _KNOWN:
+        close = difflib.get_close_matches(name, _KNOWN, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"unknown prerank {name!r}{hint} Known: {', '.join(_KNOWN)}")
+    try:
+        return _KNOWN[name](*([_number(argument)] if argument else []))
+    except TypeError as error:
+        raise InputError(f"prerank {name!r} takes no argument, got {text.strip()!r}") from error
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"{text!r} is not a number") from error

@@ -1,0 +1,133 @@
+"""Nonlinear pre-ranks that look at one point at a time."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.distributions import Ensemble
+from prerank.errors import InputError, NotApplicableError
+from prerank.preranks.base import PreRank, require_dim
+
+__all__ = ["HDR", "Dependency", "Scale", "ThresholdExceedance"]
+
+_CHUNK_VALUES = 2**24  # points times targets per call of log_prob, 128 MB in float64
+
+
+@dataclass(frozen=True)
+class Scale(PreRank):
+    r"""Variance across the targets: :math:`\rho(y) = \frac1D \sum_d (y_d - \bar y)^2`.
+
+    Sensitive to: wrong spread, and to wrong dependence. Depends on units.
+    """
+
+    name: ClassVar[str] = "scale"
+
+    def check(self, dist: Distribution) -> None:
+        """Raise for one target, whose variance across targets is always 0."""
+        require_dim(dist, 2, self.name, "use 'marginal' for a single target")
+
+    def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
+        """Compute the population variance over the last axis."""
+        return pool.var(-1, correction=0, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Dependency(PreRank):
+    r"""Minus the lag-h variogram over the variance across targets.
+
+    .. math:: \rho(y) = -\frac{\gamma_y(h)}{s_y^2}, \qquad
+              \gamma_y(h) = \frac{1}{2(D-h)} \sum_{d=1}^{D-h} (y_d - y_{d+h})^2.
+
+    Where all targets are equal (:math:`s_y^2 = 0`) T = 0, its largest value. For two targets the
+    ratio is constant, so there is nothing to rank.
+
+    Sensitive to: wrong dependence between targets h apart. Depends on units and order.
+
+    Args:
+        lag: h, between 1 and D - 1.
+    """
+
+    lag: int = 1
+    name: ClassVar[str] = "dependency"
+
+    def __post_init__(self) -> None:
+        """Check the lag."""
+        if isinstance(self.lag, bool) or not isinstance(self.lag, int) or self.lag < 1:
+            raise InputError(f"dependency lag must be an int >= 1, got {self.lag!r}")
+
+    def check(self, dist: Distribution) -> None:
+        """Raise for fewer than three targets, or a lag that does not fit."""
+        require_dim(dist, 3, self.name, "use 'scale', 'pca' or 'copula' instead")
+        dim = dist.event_shape[0]
+        if self.lag >= dim:
+            raise NotApplicableError(
+                f"dependency lag is {self.lag}, but D = {dim}: use a lag of at most {dim - 1}"
+            )
+
+    def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
+        """Compute the normalised variogram."""
+        steps = pool[..., self.lag :] - pool[..., : -self.lag]
+        variogram = 0.5 * steps.square().mean(-1, keepdim=True)
+        variance = pool.var(-1, correction=0, keepdim=True)
+        flat = variance == 0
+        # The inner `where` keeps the gradient finite where all targets are equal.
+        return torch.where(flat, 0, -variogram / torch.where(flat, 1, variance))
+
+
+@dataclass(frozen=True)
+class ThresholdExceedance(PreRank):
+    r"""Fraction of targets above a threshold: :math:`\rho(y) = \frac1D \sum_d 1\{y_d > t\}`.
+
+    Sensitive to: how often, and how many at once, the targets exceed t.
+
+    Args:
+        threshold: t, in units of the targets.
+    """
+
+    threshold: float = 0.0
+    name: ClassVar[str] = "threshold_exceedance"
+    differentiable: ClassVar[bool] = False
+
+    def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
+        """Count the exceedances."""
+        return (pool > self.threshold).to(pool.dtype).mean(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class HDR(PreRank):
+    r"""Predictive log-density: :math:`\rho(x, y) = \log \hat f(y \mid x)`.
+
+    A small Z means that the observation lies where the density is low, outside most
+    highest-density regions. (The density itself is the same pre-rank: ranks do not change under
+    increasing transforms, and the logarithm does not underflow.)
+
+    Sensitive to: overall spread and shape, in all directions at once. Free of units.
+    """
+
+    name: ClassVar[str] = "hdr"
+    needs_log_prob: ClassVar[bool] = True
+
+    def check(self, dist: Distribution) -> None:
+        """Raise for distributions without a density."""
+        if isinstance(dist, Ensemble):
+            raise NotApplicableError(
+                "hdr needs a density and an Ensemble has none: use 'copula' or "
+                "'energy_score', or pass a distribution with log_prob"
+            )
+
+    def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
+        """Evaluate the log-density at every member of the pool."""
+        try:
+            chunks = pool.split(max(1, _CHUNK_VALUES // max(1, pool[0].numel())))
+            values = torch.cat([dist.log_prob(chunk) for chunk in chunks])
+        except NotImplementedError as error:
+            raise NotApplicableError(
+                f"hdr needs a density and {type(dist).__name__} has no log_prob: "
+                "use 'copula' or 'energy_score'"
+            ) from error
+        except ValueError as error:
+            raise InputError(f"y lies outside the support of the distribution: {error}") from error
+        return values.unsqueeze(-1)

@@ -1,0 +1,236 @@
+"""Proper scores of multivariate predictions; smaller is better."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
+
+from prerank.distributions import Draws, GaussianMixture, draw
+from prerank.errors import InputError
+from prerank.inputs import (
+    as_tensor,
+    check_distribution,
+    check_finite,
+    check_observations,
+    check_same_device,
+)
+
+__all__ = ["crps", "energy_score", "nll", "variogram_score"]
+
+_CHUNK_BYTES = 2**26  # of one pairwise term at a time
+_ESTIMATORS = ("fair", "nrg")
+
+
+def nll(dist: Distribution, y: object) -> Tensor:
+    r"""Negative log-likelihood :math:`-\log \hat f(y)` of each row, `(*batch_shape,)`.
+
+    Example:
+        >>> dist = MultivariateNormal(torch.zeros(1, 2), torch.eye(2))
+        >>> nll(dist, torch.zeros(1, 2))
+        tensor([1.8379])
+    """
+    check_distribution(dist)
+    return -dist.log_prob(check_observations(dist, y))
+
+
+def energy_score(
+    dist: Distribution,
+    y: object,
+    *,
+    estimator: str = "fair",
+    n_samples: int = 100,
+    generator: torch.Generator | int | None = None,
+) -> Tensor:
+    r"""Energy score of each row, from samples.
+
+    .. math:: \mathrm{ES}(F, y) = E|Y - y| - \tfrac12 E|Y - Y'|.
+
+    `fair` averages the second term over pairs of different samples and is unbiased for every
+    number of samples; `nrg` averages over all pairs, the zero distances included, and is the
+    score of the empirical law itself. The words are those of scoringrules. Depends on units.
+
+    Args:
+        dist: `batch_shape (..., N)`, `event_shape (D,)`.
+        y: `(..., N, D)`.
+        estimator: `"fair"` or `"nrg"`.
+        n_samples: draws per row; an `Ensemble` uses its members.
+        generator: source of the draws.
+
+    Returns:
+        `(*batch_shape,)`, one value per row, differentiable where `dist` has `rsample`.
+
+    Example:
+        >>> from prerank.distributions import Ensemble
+        >>> members = torch.tensor([[[0.0, 0.0]], [[0.0, 2.0]]])
+        >>> energy_score(Ensemble(members), torch.zeros(1, 2), estimator="nrg")
+        tensor([0.5000])
+    """
+    observed, draws = _score_inputs(dist, y, n_samples, generator)
+    weights = _check_estimator(estimator, draws)
+    points, share = draws.points, weights
+    size, batch, dim = points.shape[0], points.shape[1:-1], points.shape[-1]
+    error = torch.linalg.vector_norm(points - observed, dim=-1)  # (S, *batch)
+    first = (share * error).sum(0)
+    flat = points.reshape(size, -1, dim).movedim(0, 1)  # (rows, S, D)
+    mass = share.expand(size, *batch).reshape(size, -1).mT
+    rows = max(1, _CHUNK_BYTES // (size * size * points.element_size()))
+    parts = []
+    for start in range(0, flat.shape[0], rows):
+        x, w = flat[start : start + rows], mass[start : start + rows]
+        # Not the matrix-product form: it loses half of the digits for close points.
+        distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+        parts.append(((distance @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1))
+    second = torch.cat(parts).reshape(batch)
+    return first - 0.5 * second / _pair_mass(estimator, share)
+
+
+def variogram_score(
+    dist: Distribution,
+    y: object,
+    *,
+    p: float = 0.5,
+    weights: object = None,
+    n_samples: int = 100,
+    generator: torch.Generator | int | None = None,
+) -> Tensor:
+    r"""Variogram score of each row (Scheuerer and Hamill, 2015).
+
+    .. math:: \mathrm{VS}_p(F, y) = \sum_{i,j} w_{ij} \big( |y_i - y_j|^p - E|Y_i - Y_j|^p \big)^2.
+
+    Args:
+        dist: `batch_shape (..., N)`, `event_shape (D,)`.
+        y: `(..., N, D)`.
+        p: order, positive.
+        weights: `(D, D)`, non-negative; ones by default.
+        n_samples: draws per row; an `Ensemble` uses its members.
+        generator: source of the draws.
+
+    Returns:
+        `(*batch_shape,)`. The sum runs over ordered pairs, as in scoringrules.
+    """
+    if not p > 0:
+        raise InputError(f"p must be positive, got {p}")
+    observed, draws = _score_inputs(dist, y, n_samples, generator)
+    dim = observed.shape[-1]
+    pair = torch.triu_indices(dim, dim, 1, device=observed.device)
+    pair_weights = torch.full((pair.shape[1],), 2.0, dtype=observed.dtype, device=observed.device)
+    if weights is not None:
+        matrix = as_tensor(weights, "weights").to(observed)
+        if matrix.shape != (dim, dim) or bool((matrix < 0).any()):
+            raise InputError(
+                f"weights must be a non-negative ({dim}, {dim}) matrix, got {tuple(matrix.shape)}"
+            )
+        check_finite(matrix, "weights")
+        pair_weights = (matrix + matrix.mT)[pair[0], pair[1]]
+    share = _shares(draws)
+    # Members are added up in chunks: S x N x D x D values would not fit for wide targets.
+    step = max(1, _CHUNK_BYTES // max(1, observed[..., 0].numel() * pair.shape[1] * 8))
+    expected = sum(
+        (part_share.unsqueeze(-1) * _differences(part, pair, p)).sum(0)
+        for part, part_share in zip(draws.points.split(step), share.split(step), strict=True)
+    )
+    return (pair_weights * (_differences(observed, pair, p) - expected).square()).sum(-1)
+
+
+def crps(
+    dist: Distribution,
+    y: object,
+    *,
+    estimator: str = "fair",
+    n_samples: int = 100,
+    generator: torch.Generator | int | None = None,
+) -> Tensor:
+    r"""Continuous ranked probability score of each target.
+
+    .. math:: \mathrm{CRPS}(F, y) = E|Y - y| - \tfrac12 E|Y - Y'|.
+
+    Exact for Gaussian mixtures and normals, by sorting for samples.
+
+    Args:
+        dist: `batch_shape (..., N)`, `event_shape (D,)`.
+        y: `(..., N, D)`.
+        estimator: `"fair"` or `"nrg"`, for samples.
+        n_samples: draws per row where there is no closed form.
+        generator: source of the draws.
+
+    Returns:
+        `(*batch_shape, D)`.
+    """
+    check_distribution(dist)
+    margins = _gaussian_margins(dist)
+    if margins is not None:
+        return _crps_mixture(check_observations(dist, y), *margins)
+    observed, draws = _score_inputs(dist, y, n_samples, generator)
+    share = _check_estimator(estimator, draws).unsqueeze(-1)
+    first = (share * (draws.points - observed).abs()).sum(0)
+    ordered, index = draws.points.sort(0)
+    mass = share.expand_as(draws.points).gather(0, index)
+    centred = 2 * mass.cumsum(0) - mass - 1
+    second = 2 * (mass * ordered * centred).sum(0)
+    return first - 0.5 * second / _pair_mass(estimator, share)
+
+
+def _score_inputs(
+    dist: Distribution, y: object, n_samples: int, generator: torch.Generator | int | None
+) -> tuple[Tensor, Draws]:
+    check_distribution(dist)
+    observed = check_observations(dist, y)
+    draws = draw(dist, n_samples, generator=generator, gradient=True)
+    check_same_device(draws.points, observed, ("dist", "y"))
+    return observed.to(draws.points.dtype), draws
+
+
+def _shares(draws: Draws) -> Tensor:
+    """Weights `(S, *batch_shape)`, or `(S, 1, ...)` where they are all equal."""
+    if draws.weights is not None:
+        return draws.weights
+    size, dims = draws.points.shape[0], draws.points.dim()
+    return draws.points.new_full((size, *[1] * (dims - 2)), 1.0 / size)
+
+
+def _check_estimator(estimator: str, draws: Draws) -> Tensor:
+    if estimator not in _ESTIMATORS:
+        raise InputError(f"estimator must be one of {_ESTIMATORS}, got {estimator!r}")
+    return _shares(draws)
+
+
+def _pair_mass(estimator: str, share: Tensor) -> Tensor | float:
+    """Total weight of the pairs that count: all of them, or those of different samples."""
+    return 1.0 if estimator == "nrg" else 1.0 - share.square().sum(0)
+
+
+def _differences(points: Tensor, pair: Tensor, p: float) -> Tensor:
+    gap = (points[..., pair[0]] - points[..., pair[1]]).abs()
+    zero = gap == 0  # the power has no finite slope there for p < 1
+    return torch.where(zero, 0, torch.where(zero, 1, gap) ** p)
+
+
+def _gaussian_margins(dist: Distribution) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Weights, means and standard deviations of the margins, `(*batch_shape, D or 1, K)`."""
+    if isinstance(dist, GaussianMixture):
+        scale = torch.linalg.vector_norm(dist.scale_tril, dim=-1)
+        return dist.probs.unsqueeze(-2), dist.loc.mT, scale.mT
+    if isinstance(dist, MultivariateNormal):
+        loc, scale = dist.loc, dist.variance.sqrt()
+    elif isinstance(dist, Independent) and isinstance(dist.base_dist, Normal):
+        loc, scale = dist.base_dist.loc, dist.base_dist.scale
+    else:
+        return None
+    return torch.ones_like(loc[..., :1, None]), loc.unsqueeze(-1), scale.unsqueeze(-1)
+
+
+def _crps_mixture(observed: Tensor, probs: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    first = (probs * _mean_distance(observed.unsqueeze(-1) - loc, scale)).sum(-1)
+    gap = loc.unsqueeze(-1) - loc.unsqueeze(-2)
+    spread = (scale.unsqueeze(-1).square() + scale.unsqueeze(-2).square()).sqrt()
+    between = _mean_distance(gap, spread)
+    second = (probs.unsqueeze(-1) * probs.unsqueeze(-2) * between).sum((-2, -1))
+    return first - 0.5 * second
+
+
+def _mean_distance(mean: Tensor, scale: Tensor) -> Tensor:
+    """E|X| for X normal."""
+    z = mean / scale
+    density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
+    return 2 * scale * density + mean * (2 * torch.special.ndtr(z) - 1)

@@ -1,0 +1,22 @@
+"""Settings of all tests."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import settings
+from torch.distributions import Distribution
+
+# Two workers share two cores: a wall-clock deadline would fail at random.
+settings.register_profile("prerank", deadline=None, derandomize=True)
+settings.load_profile("prerank")
+
+
+@pytest.fixture(autouse=True)
+def _untouched_global_state() -> Iterator[None]:
+    """Seed torch's global generator, and fail a test that changes other global state."""
+    torch.manual_seed(0)
+    dtype, validation = torch.get_default_dtype(), Distribution._validate_args
+    yield
+    assert torch.get_default_dtype() == dtype
+    assert Distribution._validate_args == validation

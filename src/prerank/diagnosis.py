@@ -149,10 +149,11 @@ def diagnose(
     targets = column_names(y, dist.event_shape[0])
     observed = check_observations(dist, y)
     if scale is not None:
-        divisors = _check_scale(scale, observed)
-        dist = affine(dist, torch.zeros_like(divisors), 1 / divisors)
-        observed = observed / divisors
-    source = as_generator(generator)
+        # One factor for both, so that ties stay ties.
+        factor = 1 / _check_scale(scale, observed)
+        dist = affine(dist, torch.zeros_like(factor), factor)
+        observed = factor * observed
+    source = as_generator(generator, "draw")
     terms, skipped = _applicable(dist, preranks)
     results = project_pits(
         dist, observed, terms, n_samples=n_samples, generator=source, with_stand_ins=True
@@ -253,7 +254,7 @@ def _note(ties: float, testable: bool) -> str:
 
 
 def _check_scale(scale: object, observed: Tensor) -> Tensor:
-    divisors = as_tensor(scale, "scale").to(observed)
+    divisors = as_tensor(scale, "scale")
     if divisors.shape != observed.shape[-1:]:
         raise InputError(
             f"scale has shape {tuple(divisors.shape)}, but there are {observed.shape[-1]} targets"
@@ -261,4 +262,4 @@ def _check_scale(scale: object, observed: Tensor) -> Tensor:
     check_finite(divisors, "scale")
     if not bool((divisors > 0).all()):
         raise InputError("scale must be positive: it holds divisors of the targets")
-    return divisors
+    return divisors.to(observed)

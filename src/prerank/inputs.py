@@ -1,5 +1,6 @@
 """Checking and converting what users pass: arrays, tables, tensors, seeds."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "as_count",
     "as_generator",
     "as_points",
+    "as_positive",
     "as_tensor",
     "check_distribution",
     "check_finite",
@@ -43,7 +45,7 @@ def as_tensor(value: object, name: str) -> Tensor:
                 f"{name} must be a floating-point tensor, got {value.dtype}: "
                 f"convert it, for instance with {name}.double()"
             )
-        return value
+        return _refuse_half(value, name)
     if hasattr(value, "to_numpy"):  # pandas, polars and xarray
         value = value.to_numpy()
     try:
@@ -58,12 +60,19 @@ def as_tensor(value: object, name: str) -> Tensor:
         except (TypeError, ValueError) as error:
             raise InputTypeError(f"{name} must be numeric: {error}") from error
     if array.dtype.kind != "f" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
-        raise InputTypeError(
-            f"{name} must hold real numbers (float16 to float64), got {array.dtype}"
-        )
+        raise InputTypeError(f"{name} must hold real numbers (up to float64), got {array.dtype}")
     # A copy where torch could not share the memory (negative strides, read-only, byte order).
-    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    array = np.require(array, dtype=array.dtype.newbyteorder("="), requirements=["C", "W"])
+    return _refuse_half(torch.from_numpy(array), name)
+
+
+def _refuse_half(value: Tensor, name: str) -> Tensor:
+    if value.dtype not in (torch.float32, torch.float64):
+        raise InputTypeError(
+            f"{name} is {value.dtype}: ranks and densities need at least float32, convert it with "
+            f"{name}.float()"
+        )
+    return value
 
 
 def as_points(value: object, name: str, *, min_dims: int = 2) -> Tensor:
@@ -173,16 +182,24 @@ def check_same_device(first: Tensor, second: Tensor, names: tuple[str, str]) -> 
         )
 
 
-def as_generator(generator: object) -> torch.Generator | None:
+def as_generator(generator: object, purpose: str) -> torch.Generator | None:
     """Turn a seed into a CPU generator; pass a generator or None through.
 
     Noise is drawn on the generator's device and then moved, so that a seed gives the same
     numbers on every device.
+
+    Args:
+        generator: a generator, a seed or None.
+        purpose: what it is for. The same seed gives unrelated streams for different purposes, and
+            another one than torch's own: data drawn with seed 0 and judged with seed 0 must not
+            meet its own noise again among the samples.
     """
     if generator is None or isinstance(generator, torch.Generator):
         return generator
     if isinstance(generator, int | np.integer) and not isinstance(generator, bool):
-        return torch.Generator().manual_seed(int(generator))
+        words = [int(generator) % 2**128, *purpose.encode()]
+        state = np.random.SeedSequence(words).generate_state(1, np.uint64)[0]
+        return torch.Generator().manual_seed(int(state) >> 1)
     raise InputTypeError(
         f"generator must be a torch.Generator, an int or None, got {type(generator).__name__}"
     )
@@ -195,6 +212,17 @@ def as_count(value: object, name: str, *, minimum: int) -> int:
     if value < minimum:
         raise InputError(f"{name} must be at least {minimum}, got {value}")
     return int(value)
+
+
+def as_positive(value: object, name: str, *, minimum: float = 0.0) -> float:
+    """Check a finite number above 0, and not below `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise InputTypeError(f"{name} must be a number, got {type(value).__name__}")
+    number = float(value)
+    if not (math.isfinite(number) and number > 0 and number >= minimum):
+        least = f"at least {minimum:g}" if minimum else "positive"
+        raise InputError(f"{name} must be {least} and finite, got {value}")
+    return number
 
 
 def column_names(y: Any, size: int) -> Sequence[str]:

@@ -7,8 +7,11 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
 
 from prerank.distributions import Draws, GaussianMixture, draw
+from prerank.distributions.density import log_density
+from prerank.distributions.noise import Noise
 from prerank.errors import InputError
 from prerank.inputs import (
+    as_positive,
     as_tensor,
     check_distribution,
     check_finite,
@@ -31,7 +34,7 @@ def nll(dist: Distribution, y: object) -> Tensor:
         tensor([1.8379])
     """
     check_distribution(dist)
-    return -dist.log_prob(check_observations(dist, y))
+    return -log_density(dist, check_observations(dist, y))
 
 
 def energy_score(
@@ -40,7 +43,7 @@ def energy_score(
     *,
     estimator: str = "fair",
     n_samples: int = 100,
-    generator: torch.Generator | int | None = None,
+    generator: Noise | int = None,
 ) -> Tensor:
     r"""Energy score of each row, from samples.
 
@@ -66,9 +69,9 @@ def energy_score(
         >>> energy_score(Ensemble(members), torch.zeros(1, 2), estimator="nrg")
         tensor([0.5000])
     """
+    _check_estimator(estimator)
     observed, draws = _score_inputs(dist, y, n_samples, generator)
-    weights = _check_estimator(estimator, draws)
-    points, share = draws.points, weights
+    points, share = draws.points, _shares(draws)
     size, batch, dim = points.shape[0], points.shape[1:-1], points.shape[-1]
     error = torch.linalg.vector_norm(points - observed, dim=-1)  # (S, *batch)
     first = (share * error).sum(0)
@@ -92,7 +95,7 @@ def variogram_score(
     p: float = 0.5,
     weights: object = None,
     n_samples: int = 100,
-    generator: torch.Generator | int | None = None,
+    generator: Noise | int = None,
 ) -> Tensor:
     r"""Variogram score of each row (Scheuerer and Hamill, 2015).
 
@@ -109,19 +112,19 @@ def variogram_score(
     Returns:
         `(*batch_shape,)`. The sum runs over ordered pairs, as in scoringrules.
     """
-    if not p > 0:
-        raise InputError(f"p must be positive, got {p}")
+    as_positive(p, "p")
     observed, draws = _score_inputs(dist, y, n_samples, generator)
     dim = observed.shape[-1]
     pair = torch.triu_indices(dim, dim, 1, device=observed.device)
     pair_weights = torch.full((pair.shape[1],), 2.0, dtype=observed.dtype, device=observed.device)
     if weights is not None:
-        matrix = as_tensor(weights, "weights").to(observed)
+        matrix = as_tensor(weights, "weights")
+        check_finite(matrix, "weights")
+        matrix = matrix.to(observed)
         if matrix.shape != (dim, dim) or bool((matrix < 0).any()):
             raise InputError(
                 f"weights must be a non-negative ({dim}, {dim}) matrix, got {tuple(matrix.shape)}"
             )
-        check_finite(matrix, "weights")
         pair_weights = (matrix + matrix.mT)[pair[0], pair[1]]
     share = _shares(draws)
     # Members are added up in chunks: S x N x D x D values would not fit for wide targets.
@@ -139,7 +142,7 @@ def crps(
     *,
     estimator: str = "fair",
     n_samples: int = 100,
-    generator: torch.Generator | int | None = None,
+    generator: Noise | int = None,
 ) -> Tensor:
     r"""Continuous ranked probability score of each target.
 
@@ -158,11 +161,12 @@ def crps(
         `(*batch_shape, D)`.
     """
     check_distribution(dist)
+    _check_estimator(estimator)
     margins = _gaussian_margins(dist)
     if margins is not None:
         return _crps_mixture(check_observations(dist, y), *margins)
     observed, draws = _score_inputs(dist, y, n_samples, generator)
-    share = _check_estimator(estimator, draws).unsqueeze(-1)
+    share = _shares(draws).unsqueeze(-1)
     first = (share * (draws.points - observed).abs()).sum(0)
     ordered, index = draws.points.sort(0)
     mass = share.expand_as(draws.points).gather(0, index)
@@ -172,7 +176,7 @@ def crps(
 
 
 def _score_inputs(
-    dist: Distribution, y: object, n_samples: int, generator: torch.Generator | int | None
+    dist: Distribution, y: object, n_samples: int, generator: Noise | int
 ) -> tuple[Tensor, Draws]:
     check_distribution(dist)
     observed = check_observations(dist, y)
@@ -189,15 +193,22 @@ def _shares(draws: Draws) -> Tensor:
     return draws.points.new_full((size, *[1] * (dims - 2)), 1.0 / size)
 
 
-def _check_estimator(estimator: str, draws: Draws) -> Tensor:
+def _check_estimator(estimator: str) -> None:
     if estimator not in _ESTIMATORS:
         raise InputError(f"estimator must be one of {_ESTIMATORS}, got {estimator!r}")
-    return _shares(draws)
 
 
 def _pair_mass(estimator: str, share: Tensor) -> Tensor | float:
     """Total weight of the pairs that count: all of them, or those of different samples."""
-    return 1.0 if estimator == "nrg" else 1.0 - share.square().sum(0)
+    if estimator == "nrg":
+        return 1.0
+    mass = 1.0 - share.square().sum(0)
+    if bool((mass <= torch.finfo(mass.dtype).eps).any()):
+        raise InputError(
+            "weights put all mass of a row on one sample, and the fair estimator needs two: use "
+            "estimator='nrg'"
+        )
+    return mass
 
 
 def _differences(points: Tensor, pair: Tensor, p: float) -> Tensor:

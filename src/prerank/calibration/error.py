@@ -37,7 +37,6 @@ def pce(z: object, *, levels: int = 100) -> Tensor:
     return pce_of_curve(level_cdf(values, levels)).to(values.dtype)
 
 
-@lru_cache(maxsize=256)
 def pce_floor(n: int, *, levels: int = 100) -> float:
     r"""Exact expectation of the PCE for n independent uniforms, about :math:`0.310 / \sqrt n`.
 
@@ -54,8 +53,12 @@ def pce_floor(n: int, *, levels: int = 100) -> float:
         >>> round(pce_floor(n=256), 4)
         0.0193
     """
-    as_count(n, "n", minimum=1)
-    alpha = np.linspace(0, 1, as_count(levels, "levels", minimum=2))[1:-1]
+    return _floor(as_count(n, "n", minimum=1), as_count(levels, "levels", minimum=2))
+
+
+@lru_cache(maxsize=256)
+def _floor(n: int, levels: int) -> float:
+    alpha = np.linspace(0, 1, levels)[1:-1]
     nu = np.floor(n * alpha) + 1
     deviation = 2 * nu * stats.binom.pmf(nu, n, alpha) * (1 - alpha)
     return float(deviation.sum() / n / levels)

@@ -33,7 +33,6 @@ _CHUNK_VALUES = 2**22
 _ROUNDING = 1e-12  # sums in another order must not turn a tie into a rejection
 
 
-@lru_cache(maxsize=64)
 def null_pce(n: int, *, levels: int = 100, n_null: int = 50_000) -> npt.NDArray[np.float64]:
     """Draw the PCE of n independent uniforms `n_null` times; sorted, cached, read-only.
 
@@ -47,10 +46,18 @@ def null_pce(n: int, *, levels: int = 100, n_null: int = 50_000) -> npt.NDArray[
         >>> null.shape, round(float(null.mean()), 4)
         ((50000,), 0.0178)
     """
-    as_count(n, "n", minimum=1)
-    bins = as_count(levels, "levels", minimum=2) - 1
+    return _null(
+        as_count(n, "n", minimum=1),
+        as_count(levels, "levels", minimum=2),
+        as_count(n_null, "n_null", minimum=1),
+    )
+
+
+@lru_cache(maxsize=64)
+def _null(n: int, levels: int, n_null: int) -> npt.NDArray[np.float64]:
+    bins = levels - 1
     rng = np.random.default_rng([n, levels, n_null])
-    counts = rng.multinomial(n, np.full(bins, 1 / bins), as_count(n_null, "n_null", minimum=1))
+    counts = rng.multinomial(n, np.full(bins, 1 / bins), n_null)
     curve = counts.cumsum(1) / n
     # Levels 0 and 1 never deviate but count in the mean.
     values = np.abs(curve - np.linspace(0, 1, levels)[1:]).sum(1) / levels
@@ -84,7 +91,7 @@ def component_null(
             f"z must be (N, J) and stand_ins (R, N, J), got {tuple(z.shape)} and "
             f"{tuple(stand_ins.shape)}"
         )
-    source = as_generator(generator)
+    source = as_generator(generator, "null")
     device = "cpu" if source is None else source.device
     n, components = z.shape
     offset = torch.arange(components, device=z.device) * levels

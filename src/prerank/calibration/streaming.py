@@ -43,7 +43,7 @@ class ProjectedCalibrationError:
         self.preranks = parse(prerank)
         self.n_samples = n_samples
         self.levels = levels
-        self._generator = as_generator(generator)
+        self._generator = as_generator(generator, "draw")
         self._batches: list[Tensor] = []
 
     def update(self, dist: Distribution, y: object) -> None:

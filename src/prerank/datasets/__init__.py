@@ -1,5 +1,14 @@
 """Data to learn from and to test against."""
 
+from prerank.datasets.splits import PUBLISHED_SEEDS, Split, published_split
 from prerank.datasets.synthetic import AR1Regression
+from prerank.datasets.tables import Table, load_table
 
-__all__ = ["AR1Regression"]
+__all__ = [
+    "PUBLISHED_SEEDS",
+    "AR1Regression",
+    "Split",
+    "Table",
+    "load_table",
+    "published_split",
+]

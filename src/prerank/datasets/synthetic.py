@@ -52,7 +52,7 @@ class AR1Regression:
         self, n: int, *, generator: torch.Generator | int | None = None
     ) -> tuple[Tensor, Tensor]:
         """Draw n rows: inputs `(n, 2)` and targets `(n, dim)`, in float64."""
-        source = as_generator(generator)
+        source = as_generator(generator, "data")
         x = 2 * torch.rand(n, 2, dtype=torch.float64, generator=source) - 1
         law = self.conditional(x)
         noise = torch.randn(n, self.dim, 1, dtype=torch.float64, generator=source)

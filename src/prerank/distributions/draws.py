@@ -11,9 +11,9 @@ from torch.distributions import Distribution, Independent, MultivariateNormal, N
 
 from prerank.distributions.ensemble import Ensemble
 from prerank.distributions.mixture import GaussianMixture
-from prerank.distributions.noise import standard_normal, standard_uniform
+from prerank.distributions.noise import Noise, RunNoise, as_noise, row_normal, row_uniform
 from prerank.errors import GradientError
-from prerank.inputs import as_count, as_generator
+from prerank.inputs import as_count
 
 __all__ = ["Draws", "draw", "draw_differentiable"]
 
@@ -34,7 +34,7 @@ def draw(
     dist: Distribution,
     n_samples: int,
     *,
-    generator: torch.Generator | int | None = None,
+    generator: Noise | int = None,
     gradient: bool = False,
 ) -> Draws:
     """Draw independent samples of the exact law.
@@ -51,14 +51,15 @@ def draw(
         gradient: use `rsample` where there is one.
     """
     as_count(n_samples, "n_samples", minimum=2)
+    noise = as_noise(generator)
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()):
         if isinstance(dist, Ensemble):
             return Draws(dist.samples, dist.weights)
-        return Draws(_points(dist, n_samples, as_generator(generator)))
+        return Draws(_points(dist, n_samples, noise))
 
 
 def draw_differentiable(
-    dist: Distribution, n_samples: int, *, generator: torch.Generator | int | None = None
+    dist: Distribution, n_samples: int, *, generator: Noise | int = None
 ) -> Draws:
     """Draw points whose weighted averages have the gradient of the expectation.
 
@@ -69,15 +70,13 @@ def draw_differentiable(
         GradientError: for a distribution without `rsample`. No sampler is swapped in for it.
     """
     as_count(n_samples, "n_samples", minimum=2)
-    source = as_generator(generator)
+    source = as_noise(generator)
     if isinstance(dist, Ensemble):
         return Draws(dist.samples, dist.weights)
     if isinstance(dist, GaussianMixture):
-        rows = _row_shape(dist)
-        offset = standard_uniform(rows, like=dist.loc, generator=source)
-        normal = standard_normal(
-            (n_samples, *rows, *dist.event_shape), like=dist.loc, generator=source
-        )
+        shape = dist.batch_shape, tuple(dist.event_shape)
+        offset = row_uniform(1, dist.batch_shape, like=dist.loc, noise=source).squeeze(0)
+        normal = row_normal(n_samples, *shape, like=dist.loc, noise=source)
         return Draws(*dist.stratify(offset, normal))
     if not dist.has_rsample:
         raise GradientError(
@@ -88,54 +87,49 @@ def draw_differentiable(
     return Draws(_points(dist, n_samples, source))
 
 
-def _row_shape(dist: Distribution) -> tuple[int, ...]:
-    """Shape of noise that is fresh for each row and broadcast over the stack."""
-    return (*[1] * (len(dist.batch_shape) - 1), *dist.batch_shape[-1:])
-
-
 @singledispatch
-def _points(dist: Distribution, n: int, generator: torch.Generator | None) -> Tensor:
+def _points(dist: Distribution, n: int, noise: Noise) -> Tensor:
     """Draw from a distribution of another library; gradients follow the grad mode."""
-    with _forked_state(generator):
+    with _forked_state(noise):
         if dist.has_rsample and torch.is_grad_enabled():
             return dist.rsample(torch.Size((n,)))
         return dist.sample(torch.Size((n,)))
 
 
 @_points.register
-def _(dist: GaussianMixture, n: int, generator: torch.Generator | None) -> Tensor:
-    rows = _row_shape(dist)
-    uniform = standard_uniform((n, *rows), like=dist.loc, generator=generator)
-    normal = standard_normal((n, *rows, *dist.event_shape), like=dist.loc, generator=generator)
+def _(dist: GaussianMixture, n: int, noise: Noise) -> Tensor:
+    uniform = row_uniform(n, dist.batch_shape, like=dist.loc, noise=noise)
+    normal = row_normal(n, dist.batch_shape, tuple(dist.event_shape), like=dist.loc, noise=noise)
     with torch.no_grad():
         points = dist.place(dist.locate(uniform), normal)
     return dist.with_gradient(points)
 
 
 @_points.register
-def _(dist: MultivariateNormal, n: int, generator: torch.Generator | None) -> Tensor:
-    shape = (n, *_row_shape(dist), *dist.event_shape)
-    normal = standard_normal(shape, like=dist.loc, generator=generator)
+def _(dist: MultivariateNormal, n: int, noise: Noise) -> Tensor:
+    normal = row_normal(n, dist.batch_shape, tuple(dist.event_shape), like=dist.loc, noise=noise)
     return dist.loc + (dist.scale_tril @ normal.unsqueeze(-1)).squeeze(-1)
 
 
 @_points.register(Independent)
-def _(dist: Independent[Any], n: int, generator: torch.Generator | None) -> Tensor:
+def _(dist: Independent[Any], n: int, noise: Noise) -> Tensor:
     base = dist.base_dist
     if not isinstance(base, Normal):
-        return _points.dispatch(Distribution)(dist, n, generator)
-    shape = (n, *_row_shape(dist), *dist.event_shape)
-    normal = standard_normal(shape, like=base.loc, generator=generator)
+        return _points.dispatch(Distribution)(dist, n, noise)
+    normal = row_normal(n, dist.batch_shape, tuple(dist.event_shape), like=base.loc, noise=noise)
     return base.loc + base.scale * normal
 
 
 @contextmanager
-def _forked_state(generator: torch.Generator | None) -> Iterator[None]:
+def _forked_state(noise: Noise) -> Iterator[None]:
     """Run torch's global generators from a seed of ours, and put them back afterwards."""
-    if generator is None:
+    if noise is None:
         yield
         return
-    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+    if isinstance(noise, RunNoise):
+        seed = noise.seed()
+    else:
+        seed = int(torch.randint(2**62, (), generator=noise, device=noise.device))
     with torch.random.fork_rng():
-        torch.manual_seed(int(seed))
+        torch.manual_seed(seed)
         yield

@@ -87,7 +87,7 @@ class Ensemble(Distribution):
         generator: torch.Generator | int | None = None,
     ) -> Tensor:
         """Draw members with replacement: `(*sample_shape, *batch_shape, D)`."""
-        source = as_generator(generator)
+        source = as_generator(generator, "sample")
         size, dim = self.samples.shape[0], self.samples.shape[-1]
         with torch.no_grad():
             n = torch.Size(sample_shape).numel()

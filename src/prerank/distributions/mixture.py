@@ -85,12 +85,14 @@ class GaussianMixture(Distribution):
         """Return the same mixture with batch axes broadcast to `batch_shape`."""
         batch = torch.Size(batch_shape)
         components, dim = self.loc.shape[-2:]
-        return GaussianMixture(
+        expanded = GaussianMixture(
             self.logits.expand(*batch, components),
             self.loc.expand(*batch, components, dim),
             self.scale_tril.expand(*batch, components, dim, dim),
             validate_args=False,
         )
+        expanded._validate_args = self._validate_args
+        return expanded
 
     @property
     def probs(self) -> Tensor:
@@ -157,7 +159,7 @@ class GaussianMixture(Distribution):
         generator: torch.Generator | int | None = None,
     ) -> Tensor:
         """Draw from the mixture, without gradients: `(*sample_shape, *batch_shape, D)`."""
-        source = as_generator(generator)
+        source = as_generator(generator, "sample")
         shape = tuple(sample_shape) + tuple(self.batch_shape)
         with torch.no_grad():
             uniform = standard_uniform(shape, like=self.loc, generator=source)
@@ -210,7 +212,7 @@ class GaussianMixture(Distribution):
         Returns:
             Points `(n, *batch_shape, D)` and weights `(n, *batch_shape)`.
         """
-        source = as_generator(generator)
+        source = as_generator(generator, "sample")
         as_count(n, "n", minimum=1)
         shape = tuple(self.batch_shape)
         offset = standard_uniform(shape, like=self.loc, generator=source)
@@ -222,8 +224,12 @@ class GaussianMixture(Distribution):
     ) -> tuple[Tensor, Tensor]:
         """`stratified_rsample` from given noise: offsets `(...)` and normals `(n, ..., D)`."""
         share = self.probs.detach() if allocation is None else allocation
-        if self._validate_args and not bool((share >= 0).all() & (share.sum(-1) > 0).all()):
-            raise InputError("allocation must be non-negative and sum to one over the components")
+        if allocation is not None and self._validate_args:
+            off = (share.sum(-1) - 1).abs() > 1e-3
+            if bool((share < 0).any() | off.any()):
+                raise InputError(
+                    "allocation must be non-negative and sum to one over the components"
+                )
         n = normal.shape[0]
         steps = torch.arange(n, dtype=self.loc.dtype, device=self.loc.device)
         position = (steps.reshape(n, *[1] * offset.dim()) + offset) / n
@@ -284,11 +290,16 @@ class GaussianMixture(Distribution):
 
     def _check_value(self, value: Tensor) -> Tensor:
         value = as_tensor(value, "value")
+        misfit = ShapeError(
+            f"value has shape {tuple(value.shape)}, but event_shape is "
+            f"{tuple(self.event_shape)} and batch_shape {tuple(self.batch_shape)}"
+        )
         if value.dim() == 0 or value.shape[-1] != self.event_shape[0]:
-            raise ShapeError(
-                f"value has shape {tuple(value.shape)}, but event_shape is "
-                f"{tuple(self.event_shape)} and batch_shape {tuple(self.batch_shape)}"
-            )
+            raise misfit
+        try:
+            torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
+        except RuntimeError as error:
+            raise misfit from error
         check_same_device(self.loc, value, ("the distribution", "value"))
         check_finite(value, "value")
         return value

@@ -63,11 +63,16 @@ class RelaxedMixture(Distribution):
         generator: torch.Generator | int | None = None,
     ) -> Tensor:
         """Draw blends, with gradients to all parameters."""
-        source = as_generator(generator)
+        source = as_generator(generator, "sample")
+        shape = (*sample_shape, *self.mixture.logits.shape)
+        like = self.mixture.loc
+        uniform = standard_uniform(shape, like=like, generator=source)
+        normal = standard_normal((*shape, *self.event_shape), like=like, generator=source)
+        return self.blend(uniform, normal)
+
+    def blend(self, uniform: Tensor, normal: Tensor) -> Tensor:
+        """Blends from given noise: uniforms `(..., K)` and normals `(..., K, D)`."""
         mixture = self.mixture
-        shape = (*sample_shape, *mixture.logits.shape)
-        uniform = standard_uniform(shape, like=mixture.loc, generator=source)
-        normal = standard_normal((*shape, *self.event_shape), like=mixture.loc, generator=source)
         tiny = torch.finfo(uniform.dtype).tiny
         gumbel = -(-uniform.clamp_min(tiny).log()).clamp_min(tiny).log()
         blend = torch.softmax((mixture.logits + gumbel) / self.temperature, dim=-1)

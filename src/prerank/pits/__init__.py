@@ -6,7 +6,7 @@ from torch.distributions import Distribution
 
 from prerank.pits.closed_forms import ProjectedCDF, closed_form, register_closed_form
 from prerank.pits.ranks import ProjectedPIT, project_pits, rank_pit
-from prerank.pits.smooth import Widths, smooth_pit, smoothing_widths
+from prerank.pits.smooth import Widths, smooth_pit, smooth_pits, smoothing_widths
 from prerank.preranks import PreRankLike, parse
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "rank_pit",
     "register_closed_form",
     "smooth_pit",
+    "smooth_pits",
     "smoothing_widths",
 ]
 

@@ -108,7 +108,8 @@ def _projected(
         return None
     directions = prerank.directions(dist)
     projected = cdf(directions)
-    return lambda points: projected(_along(points, directions))
+    # Weights that sum to 1 up to rounding may carry a mixture's CDF past it.
+    return lambda points: projected(_along(points, directions)).clamp(0, 1)
 
 
 def _along(points: Tensor, directions: Tensor) -> Tensor:

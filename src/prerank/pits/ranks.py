@@ -9,7 +9,7 @@ from torch.distributions import Distribution
 from prerank.distributions import Draws, draw
 from prerank.distributions.noise import standard_uniform
 from prerank.errors import InputError
-from prerank.inputs import as_generator, check_distribution, check_observations
+from prerank.inputs import as_count, as_generator, check_distribution, check_observations
 from prerank.pits.closed_forms import closed_form
 from prerank.preranks import PreRank
 
@@ -63,7 +63,8 @@ def rank_pit(
         counts = below.sum(0) + uniform * (tied.sum(0) + 1)
         return counts / (samples.shape[0] + 1)
     share = weights.unsqueeze(-1)
-    return (share * below).sum(0) + uniform * (share * tied).sum(0)
+    # Weights that sum to 1 up to rounding may carry the sum past it.
+    return ((share * below).sum(0) + uniform * (share * tied).sum(0)).clamp(max=1)
 
 
 def project_pits(
@@ -90,7 +91,8 @@ def project_pits(
             has several components.
     """
     check_distribution(dist)
-    source = as_generator(generator)
+    as_count(n_samples, "n_samples", minimum=2)
+    source = as_generator(generator, "draw")
     with torch.no_grad():
         observed = check_observations(dist, y)
         for prerank in preranks:

@@ -7,13 +7,18 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.distributions import Draws, draw_differentiable
+from prerank.distributions.noise import Noise, as_noise, row_uniform
 from prerank.errors import GradientError, InputError
-from prerank.inputs import as_generator, check_distribution, check_observations
+from prerank.inputs import as_count, as_positive, check_distribution, check_observations
 from prerank.pits.closed_forms import closed_form
 from prerank.pits.ranks import make_pool
 from prerank.preranks import PreRank, PreRankLike, parse
+from prerank.preranks.base import Reference
 
-__all__ = ["Widths", "smooth_pit", "smoothing_widths"]
+__all__ = ["Widths", "smooth_pit", "smooth_pits", "smoothing_widths"]
+
+
+_REFERENCE_EVERY = 4
 
 
 class Widths(NamedTuple):
@@ -35,7 +40,7 @@ def smooth_pit(
     *,
     n_samples: int = 100,
     tau: float = 30.0,
-    generator: torch.Generator | int | None = None,
+    generator: Noise | int = None,
     draws: Draws | None = None,
     widths: Widths | None = None,
     closed_forms: bool = True,
@@ -79,8 +84,39 @@ def smooth_pit(
         (torch.Size([4, 1]), torch.Size([4, 3]))
     """
     terms = parse(prerank)
+    parts = smooth_pits(
+        dist,
+        y,
+        terms,
+        n_samples=n_samples,
+        tau=tau,
+        generator=generator,
+        draws=draws,
+        widths=widths,
+        closed_forms=closed_forms,
+    )
+    for term, part in zip(terms, parts, strict=True):
+        if bool(part.isnan().any()):
+            raise InputError(f"pre-rank {term.label!r} gives NaN for some rows")
+    return torch.cat(parts, -1)
+
+
+def smooth_pits(
+    dist: Distribution,
+    y: object,
+    terms: tuple[PreRank, ...],
+    *,
+    n_samples: int = 100,
+    tau: float = 30.0,
+    generator: Noise | int = None,
+    draws: Draws | None = None,
+    widths: Widths | None = None,
+    closed_forms: bool = True,
+) -> list[Tensor]:
+    """`smooth_pit` of several pre-ranks from one set of draws, each `(*batch_shape, J)`."""
     observed = _checked(dist, y, terms, tau)
-    source = as_generator(generator)
+    as_count(n_samples, "n_samples", minimum=2)
+    source = as_noise(generator)
     parts = []
     for term in terms:
         cdf = closed_form(dist, term) if closed_forms else None
@@ -94,12 +130,18 @@ def smooth_pit(
             )
         if draws is None:
             draws = draw_differentiable(dist, n_samples, generator=source)
-        parts.append(_smoothed(dist, observed, term, draws, tau, widths))
-    return torch.cat(parts, -1)
+        parts.append(_smoothed(dist, observed, term, draws, tau=tau, widths=widths, noise=source))
+    return parts
 
 
 def smoothing_widths(
-    dist: Distribution, y: object, prerank: PreRankLike, *, draws: Draws, tau: float = 30.0
+    dist: Distribution,
+    y: object,
+    prerank: PreRankLike,
+    *,
+    draws: Draws,
+    tau: float = 30.0,
+    generator: Noise | int = None,
 ) -> Widths:
     """Compute the widths that `smooth_pit` uses for one pre-rank and a set of draws."""
     terms = parse(prerank)
@@ -107,10 +149,9 @@ def smoothing_widths(
         raise InputError(f"widths belong to one pre-rank, got {len(terms)}")
     observed = _checked(dist, y, terms, tau)
     with torch.no_grad():
-        pool, weights = make_pool(observed, draws)
-        inner = _spread(draws.points, draws.weights) / tau
-        values = terms[0].smooth_project(pool, dist, weights, inner)
-        return Widths(inner, _spread(values[1:], draws.weights) / tau)
+        inner = _spread(draws) / tau
+        ranked, values = _project(dist, observed, terms[0], draws, inner, as_noise(generator))
+        return Widths(inner, _spread(Draws(values[1:], ranked.weights)) / tau)
 
 
 def _smoothed(
@@ -118,30 +159,62 @@ def _smoothed(
     observed: Tensor,
     prerank: PreRank,
     draws: Draws,
+    *,
     tau: float,
     widths: Widths | None,
+    noise: Noise,
 ) -> Tensor:
-    pool, weights = make_pool(observed, draws)
-    inner = _spread(draws.points, draws.weights) / tau if widths is None else widths.points
-    values = prerank.smooth_project(pool, dist, weights, inner)
-    width = _spread(values[1:], draws.weights) / tau if widths is None else widths.values
+    inner = _spread(draws) / tau if widths is None else widths.points
+    ranked, values = _project(dist, observed, prerank, draws, inner, noise)
+    sampled = Draws(values[1:], ranked.weights)
+    width = _spread(sampled) / tau if widths is None else widths.values
     indicator = torch.sigmoid((values[0] - values[1:]) / width)  # (S, *batch, J)
-    if draws.weights is None:
+    if ranked.weights is None:
         size: Tensor | int = indicator.shape[0]
         cdf = indicator.mean(0)
     else:
-        size = (1 / draws.weights.square().sum(0)).unsqueeze(-1)
-        cdf = (draws.weights.unsqueeze(-1) * indicator).sum(0)
+        size = (1 / ranked.weights.square().sum(0)).unsqueeze(-1)
+        cdf = (ranked.weights.unsqueeze(-1) * indicator).sum(0)
     return (size * cdf + 0.5) / (size + 1)
 
 
-def _spread(values: Tensor, weights: Tensor | None) -> Tensor:
+def _project(
+    dist: Distribution,
+    observed: Tensor,
+    prerank: PreRank,
+    draws: Draws,
+    inner: Tensor,
+    noise: Noise,
+) -> tuple[Draws, Tensor]:
+    """The draws that are ranked, and T of the observation and of each of them."""
+    ranked, held_out = _hold_out(draws) if prerank.pooled else (draws, draws)
+    pool, weights = make_pool(observed, ranked)
+    uniform = pool.new_empty(0)
+    if prerank.pooled:
+        uniform = row_uniform(len(pool), observed.shape[:-1], like=pool, noise=noise)
+    return ranked, prerank.smooth_project(pool, dist, Reference(held_out, inner, uniform, weights))
+
+
+def _hold_out(draws: Draws) -> tuple[Draws, Draws]:
+    """Every fourth draw becomes a reference: stratified draws stay so in both parts."""
+    chosen = torch.arange(len(draws.points), device=draws.points.device) % _REFERENCE_EVERY == 1
+    parts = []
+    for mask in (~chosen, chosen):
+        weights = None
+        if draws.weights is not None:
+            weights = draws.weights[mask]
+            weights = weights / weights.detach().sum(0)
+        parts.append(Draws(draws.points[mask], weights))
+    return parts[0], parts[1]
+
+
+def _spread(draws: Draws) -> Tensor:
     """Standard deviation over the sample axis, as a constant, never zero."""
-    values = values.detach()
-    if weights is None:
+    values = draws.points.detach()
+    if draws.weights is None:
         spread = values.std(0, correction=0)
     else:
-        share = weights.detach().unsqueeze(-1)
+        share = draws.weights.detach().unsqueeze(-1)
         share = share / share.sum(0)
         centred = values - (share * values).sum(0)
         spread = (share * centred.square()).sum(0).sqrt()
@@ -150,8 +223,7 @@ def _spread(values: Tensor, weights: Tensor | None) -> Tensor:
 
 def _checked(dist: Distribution, y: object, terms: tuple[PreRank, ...], tau: float) -> Tensor:
     check_distribution(dist)
-    if not tau > 0:
-        raise InputError(f"tau must be positive, got {tau}")
+    as_positive(tau, "tau")
     for term in terms:
         term.check(dist)
     return check_observations(dist, y)

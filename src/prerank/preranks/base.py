@@ -3,15 +3,38 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.distributions import Draws
 from prerank.errors import InputError, NotApplicableError, ShapeError
 
-__all__ = ["Custom", "Linear", "PreRank"]
+__all__ = ["Custom", "Linear", "PreRank", "Reference"]
+
+
+class Reference(NamedTuple):
+    """What points are compared with in a smooth, pooled pre-rank.
+
+    In evaluation the points of a pool are compared with each other. In training some of the draws
+    are held out instead, as references that are not ranked themselves. Given them, T looks at one
+    point at a time, so the observation and the ranked draws stay exchangeable, and the cost falls
+    from S^2 comparisons to S R.
+
+    Attributes:
+        draws: R held-out draws `(R, *batch_shape, D)` and their weights; all draws for a pre-rank
+            that is not pooled.
+        widths: `(*batch_shape, D)`, of smooth comparisons, in units of the targets.
+        uniform: `(S + 1, *batch_shape)`, to break ties.
+        weights: `(S + 1, *batch_shape)`, of the points, or None where they are equal.
+    """
+
+    draws: Draws
+    widths: Tensor
+    uniform: Tensor
+    weights: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -53,18 +76,15 @@ class PreRank(ABC):
             `(S + 1, *batch_shape, J)`.
         """
 
-    def smooth_project(
-        self, pool: Tensor, dist: Distribution, weights: Tensor | None, widths: Tensor
-    ) -> Tensor:
-        """Compute T with useful gradients; comparisons of points are smoothed by `widths`.
+    def smooth_project(self, points: Tensor, dist: Distribution, reference: "Reference") -> Tensor:
+        """Compute T with useful gradients.
 
         Args:
-            pool: `(S + 1, *batch_shape, D)`, the observation first.
+            points: `(S + 1, *batch_shape, D)`, the observation first.
             dist: the predictive distribution.
-            weights: `(S + 1, *batch_shape)` or None.
-            widths: `(*batch_shape, D)`, positive constants in units of the targets.
+            reference: what a pooled pre-rank compares the points with; others ignore it.
         """
-        return self.project(pool, dist, weights)
+        return self.project(points, dist, reference.weights)
 
     def check(self, dist: Distribution) -> None:
         """Raise `NotApplicableError` where this pre-rank says nothing about `dist`."""

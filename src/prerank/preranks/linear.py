@@ -112,8 +112,9 @@ class PCA(Linear):
     The covariance is the distribution's own where it is known, that of the pooled S + 1 points
     otherwise (with the observation among them, so that all members are treated alike). Each
     eigenvector is oriented so that its entries sum to a positive number, or, where they sum to
-    zero, so that its largest entry is positive: without a rule the signs differ between rows
-    and hide a bias. Components come in order of variance; directions carry no gradient.
+    zero, so that the first of its largest entries is positive: without a rule the signs differ
+    between rows and hide a bias. Components come in order of variance; directions carry no
+    gradient.
 
     Sensitive to: bias and wrong spread along the axes of the predicted uncertainty. Depends on
     units.
@@ -157,15 +158,17 @@ class PCA(Linear):
                 if pool is None:
                     raise InputError(f"pca of {type(dist).__name__} needs samples")
                 covariance = _pooled_covariance(pool, weights)
+                check_finite(covariance, "the covariance of the samples")
             values, vectors = torch.linalg.eigh(covariance)
             values, vectors = values.flip(-1).clamp_min(0), _orient(vectors.mT.flip(-2))
-            return vectors[..., : self._count(values), :]
+            return vectors[..., : self.count(values), :]
 
     def component_names(self, targets: Sequence[str], size: int) -> list[str]:
         """Name the components pc1, pc2, ..."""
         return [f"pc{j + 1}" for j in range(size)]
 
-    def _count(self, values: Tensor) -> int:
+    def count(self, values: Tensor) -> int:
+        """Number of components to keep, given variances `(..., D)` in descending order."""
         dim = values.shape[-1]
         if self.components is None:
             return dim
@@ -206,9 +209,12 @@ def _pooled_covariance(pool: Tensor, weights: Tensor | None) -> Tensor:
 
 def _orient(vectors: Tensor) -> Tensor:
     """Give each row vector a sign: positive sum, or positive largest entry where the sum is 0."""
-    total = vectors.sum(-1)
-    largest = vectors.gather(-1, vectors.abs().argmax(-1, keepdim=True)).squeeze(-1)
-    tied = total.abs() < torch.finfo(vectors.dtype).eps ** 0.5
+    slack = torch.finfo(vectors.dtype).eps ** 0.5
+    total, size = vectors.sum(-1), vectors.abs()
+    # The first of several equally large entries: rounding must not choose between them.
+    first = (size >= size.amax(-1, keepdim=True) - slack).to(torch.uint8).argmax(-1, keepdim=True)
+    largest = vectors.gather(-1, first).squeeze(-1)
+    tied = total.abs() < slack
     sign = torch.where(tied, largest, total).sign()
     return vectors * torch.where(sign == 0, 1, sign).unsqueeze(-1)
 

@@ -38,6 +38,7 @@ CLASSIC: tuple[PreRank, ...] = (MultivariateRank(), AverageRank(), BandDepth(), 
 _KNOWN: dict[str, type[PreRank]] = {
     p.name: type(p) for p in (*PAPER, *CLASSIC, ThresholdExceedance())
 }
+_PLUS = re.compile(r"\+(?![^()]*\))")  # not the sign inside 1e+20
 _TERM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\(\s*([^()]*?)\s*\))?\s*")
 
 
@@ -58,14 +59,16 @@ def parse(spec: PreRankLike) -> tuple[PreRank, ...]:
     if isinstance(spec, PreRank):
         return (spec,)
     if isinstance(spec, str):
-        return tuple(_term(text, spec) for text in spec.split("+"))
-    if callable(spec):
-        return (Custom(spec),)
+        return tuple(_term(text, spec) for text in _PLUS.split(spec))
+    if isinstance(spec, type):
+        raise InputTypeError(f"prerank is a class: pass an instance, {spec.__name__}(...)")
     if isinstance(spec, Sequence):
         terms = tuple(term for item in spec for term in parse(item))
         if not terms:
             raise InputError("prerank is empty: name at least one, such as 'marginal'")
         return terms
+    if callable(spec):
+        return (Custom(spec),)
     raise InputTypeError(
         "prerank must be text, a pre-rank, a callable or a list of these, "
         f"got {type(spec).__name__}"
@@ -79,8 +82,8 @@ def _term(text: str, whole: str) -> PreRank:
     name, argument = match[1].lower(), match[2]
     if name not in _KNOWN:
         close = difflib.get_close_matches(name, _KNOWN, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"unknown prerank {name!r}{hint} Known: {', '.join(_KNOWN)}")
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"unknown prerank {name!r}.{hint} Known: {', '.join(_KNOWN)}")
     try:
         return _KNOWN[name](*([_number(argument)] if argument else []))
     except TypeError as error:

@@ -1,5 +1,6 @@
 """Nonlinear pre-ranks that look at one point at a time."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,8 +9,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.distributions import Ensemble
+from prerank.distributions.density import log_density
 from prerank.errors import InputError, NotApplicableError
-from prerank.preranks.base import PreRank, require_dim
+from prerank.preranks.base import PreRank, Reference, require_dim
 
 __all__ = ["HDR", "Dependency", "Scale", "ThresholdExceedance"]
 
@@ -32,6 +34,15 @@ class Scale(PreRank):
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Compute the population variance over the last axis."""
         return pool.var(-1, correction=0, keepdim=True)
+
+    def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
+        """Compute the standard deviation: the same ranks, but no mass piled up near 0.
+
+        For two targets the density of the variance is infinite at 0, where any smoothing would
+        bias the PIT.
+        """
+        variance = self.project(points, dist)
+        return variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,12 @@ class ThresholdExceedance(PreRank):
     name: ClassVar[str] = "threshold_exceedance"
     differentiable: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        """Check the threshold."""
+        number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
+        if not number or not math.isfinite(self.threshold):
+            raise InputError(f"threshold must be a finite number, got {self.threshold!r}")
+
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Count the exceedances."""
         return (pool > self.threshold).to(pool.dtype).mean(-1, keepdim=True)
@@ -120,14 +137,6 @@ class HDR(PreRank):
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Evaluate the log-density at every member of the pool."""
-        try:
-            chunks = pool.split(max(1, _CHUNK_VALUES // max(1, pool[0].numel())))
-            values = torch.cat([dist.log_prob(chunk) for chunk in chunks])
-        except NotImplementedError as error:
-            raise NotApplicableError(
-                f"hdr needs a density and {type(dist).__name__} has no log_prob: "
-                "use 'copula' or 'energy_score'"
-            ) from error
-        except ValueError as error:
-            raise InputError(f"y lies outside the support of the distribution: {error}") from error
+        chunks = pool.split(max(1, _CHUNK_VALUES // max(1, pool[0].numel())))
+        values = torch.cat([log_density(dist, chunk) for chunk in chunks])
         return values.unsqueeze(-1)

@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.utils.checkpoint import checkpoint
 
-from prerank.preranks.base import PreRank
+from prerank.preranks.base import PreRank, Reference
 
 __all__ = ["AverageRank", "BandDepth", "Copula", "EnergyScoreRank", "MultivariateRank"]
 
 _CHUNK_BYTES = 2**26  # of one pairwise comparison at a time, in evaluation
-_TRAINING_BYTES = 2**30  # above this, pairwise terms are recomputed in the backward pass
+_TRAINING_BYTES = 2**28  # above this, comparisons are recomputed in the backward pass
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,23 @@ class Copula(PreRank):
         """Count the dominated members."""
         return _by_rows(_dominated, pool, weights)
 
-    def smooth_project(
-        self, pool: Tensor, dist: Distribution, weights: Tensor | None, widths: Tensor
-    ) -> Tensor:
-        r"""Replace each comparison by a product of sigmoids.
+    def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
+        r"""Smooth count of the references below each point, with ties broken at random.
 
-        .. math:: T_i = \sum_{j \ne i} w_j \prod_d \sigma\big((p_{id} - p_{jd}) / h_d\big).
+        .. math:: T_i = \log(1 + c_i + U_i), \qquad
+                  c_i = R \sum_r w_r \prod_d \sigma\big((p_{id} - q_{rd}) / h_d\big).
+
+        The uniform U plays the part that it has in the exact rank: without it all points that lie
+        above hardly any reference would share one middle rank, and a calibrated predictor would
+        look wrong. The logarithm, an increasing transform, evens out the spread of T.
         """
-        scaled = pool / widths
-        needed = pool.numel() * pool.shape[0] * pool.element_size()
-        if needed <= _TRAINING_BYTES:
-            return _by_rows(_softly_dominated, scaled, weights, limit=_TRAINING_BYTES)
-
-        def recomputed(points: Tensor, share: Tensor | None) -> Tensor:
-            value: Tensor = checkpoint(_softly_dominated, points, share, use_reentrant=False)
-            return value
-
-        return _by_rows(recomputed, scaled, weights)
+        counts = _against(
+            _softly_dominated,
+            points / reference.widths,
+            reference.draws.points / reference.widths,
+            reference.draws.weights,
+        )
+        return torch.log(1 + counts + reference.uniform).unsqueeze(-1)
 
 
 @dataclass(frozen=True)
@@ -134,26 +134,52 @@ class EnergyScoreRank(PreRank):
         """Score each member against the others."""
         return _by_rows(_energy, pool, weights)
 
+    def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
+        """Mean distance to the references: the energy score up to a constant of the row."""
+        draws = reference.draws
+        return _against(_distance, points, draws.points, draws.weights).unsqueeze(-1)
+
 
 def _by_rows(
-    function: Callable[[Tensor, Tensor | None], Tensor],
-    pool: Tensor,
-    weights: Tensor | None,
-    *,
-    limit: int = _CHUNK_BYTES,
+    function: Callable[[Tensor, Tensor | None], Tensor], pool: Tensor, weights: Tensor | None
 ) -> Tensor:
     """Apply a function of `(rows, S + 1, D)` points and `(rows, S + 1)` weights in chunks."""
     size, batch, dim = pool.shape[0], pool.shape[1:-1], pool.shape[-1]
     points = pool.reshape(size, -1, dim).movedim(0, 1)
-    share = None if weights is None else weights.reshape(size, -1).mT
-    rows = max(1, limit // (size * size * dim * pool.element_size()))
-    parts = [
-        function(
-            points[start : start + rows], None if share is None else share[start : start + rows]
-        )
-        for start in range(0, points.shape[0], rows)
-    ]
-    return torch.cat(parts).movedim(0, 1).reshape(size, *batch, -1)
+    rows = max(1, _CHUNK_BYTES // (size * size * dim * pool.element_size()))
+    parts = points.split(rows)
+    shares = [None] * len(parts) if weights is None else weights.reshape(size, -1).mT.split(rows)
+    found = [function(part, share) for part, share in zip(parts, shares, strict=True)]
+    return torch.cat(found).movedim(0, 1).reshape(size, *batch, -1)
+
+
+def _against(
+    function: Callable[[Tensor, Tensor, Tensor | None], Tensor],
+    points: Tensor,
+    reference: Tensor,
+    weights: Tensor | None,
+) -> Tensor:
+    """Compare points `(S + 1, ..., D)` with references `(R, ..., D)`; recompute if it is large."""
+    needed = points.shape[0] * reference.numel() * points.element_size()
+    if needed <= _TRAINING_BYTES:
+        return function(points, reference, weights)
+    parts = points.split(max(1, points.shape[0] * _TRAINING_BYTES // needed))
+    found = [checkpoint(function, part, reference, weights, use_reentrant=False) for part in parts]
+    return torch.cat(found)
+
+
+def _softly_dominated(points: Tensor, reference: Tensor, weights: Tensor | None) -> Tensor:
+    """Smooth number of references below each point: `(S + 1, ...)`."""
+    steps = points.unsqueeze(1) - reference  # (S + 1, R, ..., D)
+    # Sums of logarithms: a product of many small sigmoids would underflow.
+    lower = torch.nn.functional.logsigmoid(steps).sum(-1).exp()
+    return lower.sum(1) if weights is None else (weights * lower).sum(1) * reference.shape[0]
+
+
+def _distance(points: Tensor, reference: Tensor, weights: Tensor | None) -> Tensor:
+    """Mean distance of each point to the references: `(S + 1, ...)`."""
+    distance = torch.linalg.vector_norm(points.unsqueeze(1) - reference, dim=-1)
+    return distance.mean(1) if weights is None else (weights * distance).sum(1)
 
 
 def _dominated(points: Tensor, share: Tensor | None) -> Tensor:
@@ -165,17 +191,7 @@ def _dominated(points: Tensor, share: Tensor | None) -> Tensor:
     if share is None:
         return (lower.sum(-1, keepdim=True) - 1).to(points.dtype)
     lower &= ~torch.eye(size, dtype=torch.bool, device=points.device)
-    return (lower * share.unsqueeze(-2)).sum(-1, keepdim=True)
-
-
-def _softly_dominated(points: Tensor, share: Tensor | None) -> Tensor:
-    size, dim = points.shape[-2:]
-    steps = points.unsqueeze(-2) - points.unsqueeze(-3)  # (rows, i, j, D)
-    # Sums of logarithms: a product of many small sigmoids would underflow.
-    lower = torch.nn.functional.logsigmoid(steps).sum(-1).exp()
-    own = 0.5**dim * torch.eye(size, dtype=points.dtype, device=points.device)
-    mass = points.new_full((1, size), 1.0 / (size - 1)) if share is None else share
-    return ((lower - own) * mass.unsqueeze(-2)).sum(-1, keepdim=True)
+    return _without_rounding((lower * share.unsqueeze(-2)).sum(-1, keepdim=True))
 
 
 def _below(points: Tensor, share: Tensor | None) -> Tensor:
@@ -188,7 +204,14 @@ def _below(points: Tensor, share: Tensor | None) -> Tensor:
         lower = (x.unsqueeze(-2) < x.unsqueeze(-1)).to(points.dtype)
         tied = (x.unsqueeze(-2) == x.unsqueeze(-1)).to(points.dtype)
         columns.append(((lower + 0.5 * tied) * others).sum(-1))
-    return torch.stack(columns, -1)
+    below = torch.stack(columns, -1)
+    return below if share is None else _without_rounding(below)
+
+
+def _without_rounding(mass: Tensor) -> Tensor:
+    """Round sums of weights, so that equal masses added in another order stay tied."""
+    unit = 2.0**8 * torch.finfo(mass.dtype).eps
+    return (mass / unit).round() * unit
 
 
 def _energy(points: Tensor, share: Tensor | None) -> Tensor:

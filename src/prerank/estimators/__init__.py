@@ -1,0 +1,6 @@
+"""scikit-learn estimators: they wire the parts together and compute nothing of their own."""
+
+from prerank.estimators.mixture import MixtureRegressor
+from prerank.estimators.persistence import load_model
+
+__all__ = ["MixtureRegressor", "load_model"]

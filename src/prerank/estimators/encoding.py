@@ -1,0 +1,73 @@
+"""Tables with numbers, truth values and text, as a matrix of numbers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prerank.errors import InputError
+
+__all__ = ["TableEncoder"]
+
+_MOST_LEVELS = 1000
+
+
+@dataclass(frozen=True)
+class TableEncoder:
+    """One-hot encoding of text columns; numbers and truth values stay as they are.
+
+    A level that was not seen in `fit` becomes zeros in all columns of its variable.
+
+    Attributes:
+        levels: for each column of the table, its sorted levels, or None where it is numeric.
+    """
+
+    levels: tuple[tuple[str, ...] | None, ...]
+
+    @classmethod
+    def fit(cls, table: Any) -> "TableEncoder":
+        """Learn the levels of the text columns of a DataFrame."""
+        found: list[tuple[str, ...] | None] = []
+        for position, name in enumerate(table.columns):
+            column = table.iloc[:, position]
+            if _is_numeric(column):
+                found.append(None)
+                continue
+            _refuse_missing(column, name)
+            levels = tuple(sorted({str(value) for value in column}))
+            if len(levels) > _MOST_LEVELS:
+                raise InputError(
+                    f"column {name!r} has {len(levels)} different texts: drop it or group them"
+                )
+            found.append(levels)
+        return cls(tuple(found))
+
+    def __call__(self, table: Any) -> npt.NDArray[np.float64]:
+        """Encode a DataFrame with the same columns."""
+        parts: list[npt.NDArray[np.float64]] = []
+        for position, levels in enumerate(self.levels):
+            column, name = table.iloc[:, position], table.columns[position]
+            if levels is None:
+                if not _is_numeric(column):
+                    raise InputError(f"column {name!r} was numeric in fit and now holds text")
+                parts.append(column.to_numpy(dtype=np.float64, na_value=np.nan)[:, None])
+            else:
+                _refuse_missing(column, name)
+                text = np.array([str(value) for value in column], dtype=object)
+                parts.append((text[:, None] == np.array(levels, dtype=object)).astype(np.float64))
+        return np.concatenate(parts, axis=1)
+
+
+def _is_numeric(column: Any) -> bool:
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    return bool(is_numeric_dtype(column) or is_bool_dtype(column))
+
+
+def _refuse_missing(column: Any, name: object) -> None:
+    if column.isna().any():
+        raise InputError(
+            f"column {name!r} has {int(column.isna().sum())} missing values: remove those rows or "
+            "give them a level of their own"
+        )

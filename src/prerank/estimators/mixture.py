@@ -1,0 +1,329 @@
+"""A multi-output regressor that predicts Gaussian mixtures and is calibrated while it trains."""
+
+import warnings
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from torch import Tensor
+
+from prerank.diagnosis import Diagnosis, diagnose
+from prerank.distributions import GaussianMixture, affine
+from prerank.distributions.quantiles import mixture_quantiles
+from prerank.errors import InputError
+from prerank.estimators.encoding import TableEncoder
+from prerank.estimators.progress import progress_bar
+from prerank.inputs import column_names
+from prerank.models import MixtureNetwork
+from prerank.penalty import CalibrationPenalty
+from prerank.preranks import PreRankLike, parse
+from prerank.scores import energy_score
+from prerank.training import (
+    Objective,
+    Run,
+    Selection,
+    Settings,
+    TrainingData,
+    Trial,
+    evaluate,
+    search_strength,
+    train,
+)
+
+__all__ = ["MixtureRegressor"]
+
+_VALIDATION_SHARE = 0.2
+_SELECTION_SPLITS = 3
+_MIN_STEPS = 10
+
+
+class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Mixture density network trained with a calibration penalty.
+
+    .. math:: \min_\theta \; \frac1N \sum_i -\log f_\theta(y_i \mid x_i)
+              + \lambda \, R(\text{preranks})
+
+    Inputs and targets are standardised by the training rows; training, selection, scores and
+    diagnosis happen in these units, predictions come back in the original ones. A fifth of the
+    rows validates: training stops on the objective there.
+
+    Args:
+        n_components: number of Gaussians.
+        hidden: widths of the hidden layers.
+        preranks: what the penalty looks at, such as `"marginal+hdr"`.
+        strength: lambda, or `"auto"`: the one with the least calibration error on validation rows
+            whose energy score stays within the budget, over three paired splits.
+        budget: by how much the energy score may worsen, for `"auto"`.
+        max_epochs: upper limit.
+        patience: epochs without improvement after which training stops.
+        batch_size: rows per step.
+        lr: learning rate.
+        device: such as `"cpu"` or `"cuda"`; the GPU where there is one, by default.
+        random_state: seed of splits, initial weights and noise.
+        verbose: 1 shows a progress bar.
+
+    Attributes:
+        strength_: the strength that was used.
+        selection_: the `Selection` of `"auto"`, else None.
+        n_outputs_: number of targets.
+        target_names_: their names.
+
+    Example:
+        >>> from prerank.datasets import AR1Regression
+        >>> x, y = AR1Regression(dim=3).sample(400, generator=0)
+        >>> model = MixtureRegressor(n_components=1, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model.fit(x.numpy(), y.numpy()).predict(x.numpy()).shape
+        (400, 3)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 5,
+        *,
+        hidden: Sequence[int] = (100, 100),
+        preranks: PreRankLike = "marginal+hdr",
+        strength: float | str = 1.0,
+        budget: float = 0.10,
+        max_epochs: int = 1000,
+        patience: int = 15,
+        batch_size: int = 256,
+        lr: float = 1e-3,
+        device: str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.hidden = hidden
+        self.preranks = preranks
+        self.strength = strength
+        self.budget = budget
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.lr = lr
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> "MixtureRegressor":
+        """Train on inputs `(N, L)` and targets `(N, D)` or `(N,)`: arrays or DataFrames."""
+        inputs, targets = self._check_training(X, y)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        network = MixtureNetwork(
+            inputs.shape[1], targets.shape[1], self.n_components, tuple(self.hidden)
+        )
+        splits = _random_splits(len(inputs), seed, _SELECTION_SPLITS)
+        data = TrainingData.build(inputs, targets, splits, device=self._device())
+        theta = self._train(network, data, seed)
+        self.network_ = network
+        self.theta_ = theta.cpu()
+        self.x_scaler_ = data.x_scaler.member(0)
+        self.y_scaler_ = data.y_scaler.member(0)
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Predictive means in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
+        mean: npt.NDArray[np.float64] = self.predict_dist(X).mean.cpu().numpy()
+        return mean[:, 0] if self._flat else mean
+
+    def predict_dist(self, X: Any) -> GaussianMixture:
+        """Predictive distributions in original units, in float64."""
+        dist = affine(
+            self._standard_dist(X), self.y_scaler_.loc.squeeze(0), self.y_scaler_.scale.squeeze(0)
+        )
+        assert isinstance(dist, GaussianMixture)
+        return dist
+
+    def predict_quantiles(
+        self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    ) -> npt.NDArray[np.float64]:
+        """Marginal quantiles in original units, `(Q, N, D)`."""
+        levels = torch.tensor([float(q) for q in quantiles], dtype=torch.float64)
+        margins = self.predict_dist(X).project(torch.eye(self.n_outputs_, dtype=torch.float64))
+        found: npt.NDArray[np.float64] = mixture_quantiles(margins, levels).numpy()
+        return found[..., 0] if self._flat else found
+
+    def sample(
+        self, X: Any, n_samples: int = 100, *, random_state: int | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Joint samples in original units, `(S, N, D)`."""
+        drawn: npt.NDArray[np.float64] = (
+            self.predict_dist(X).sample((n_samples,), generator=random_state).numpy()
+        )
+        return drawn[..., 0] if self._flat else drawn
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Minus the mean energy score in standardised units: larger is better."""
+        dist, observed = self._standard_pair(X, y)
+        scores = energy_score(dist, observed, generator=0).numpy()
+        return -float(np.average(scores, weights=sample_weight))
+
+    def diagnose(self, X: Any, y: Any, **options: Any) -> Diagnosis:
+        """Calibration on rows that were not used in `fit`, in standardised units.
+
+        Takes the keywords of `prerank.diagnose`.
+        """
+        dist, observed = self._standard_pair(X, y)
+        import pandas as pd
+
+        named = pd.DataFrame(observed.numpy(), columns=list(self.target_names_))
+        return diagnose(dist, named, **{"generator": 0, **options})
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to a folder; `prerank.load_model` reads it."""
+        from prerank.estimators.persistence import save_model
+
+        save_model(self, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        tags.regressor_tags.poor_score = True  # the score is no R^2
+        tags.non_deterministic = False
+        tags.input_tags.string = False
+        return tags
+
+    @property
+    def _flat(self) -> bool:
+        return bool(self.flat_target_)
+
+    def _train(self, network: MixtureNetwork, data: TrainingData, seed: int) -> Tensor:
+        """Parameters of the final model, trained on the first split."""
+        terms = parse(self.preranks)
+        settings = Settings(
+            lr=self.lr,
+            batch_size=self.batch_size,
+            min_steps=_MIN_STEPS,
+            max_epochs=self.max_epochs,
+            patience=self.patience,
+        )
+        trained: dict[float, Tensor] = {}
+        with progress_bar(bool(self.verbose)) as on_epoch:
+
+            def run(strengths: Sequence[float], splits: int = _SELECTION_SPLITS) -> list[Trial]:
+                runs = [Run(seed, s, strength) for strength in strengths for s in range(splits)]
+                used = any(strengths)
+                objective = Objective(CalibrationPenalty(terms) if used else None)
+                result = train(
+                    network, data, runs, objective=objective, settings=settings, on_epoch=on_epoch
+                )
+                rows = torch.tensor([r.split for r in runs], device=data.x.device).unsqueeze(1)
+                held_out = data.validation[rows.squeeze(1)]
+                found = evaluate(
+                    network, result.theta, data.x[rows, held_out], data.y[rows, held_out], terms
+                )
+                excess = torch.stack([found.excess(term.label) for term in terms]).mean(0)
+                trials = []
+                for index, strength in enumerate(strengths):
+                    part = slice(index * splits, (index + 1) * splits)
+                    trained[strength] = result.theta[part][:1]
+                    trials.append(
+                        Trial(
+                            strength,
+                            excess[part].double().cpu().numpy(),
+                            found.energy[part].double().cpu().numpy(),
+                        )
+                    )
+                return trials
+
+            if isinstance(self.strength, str):
+                return self._select(run, trained)
+            self.strength_ = float(self.strength)
+            self.selection_: Selection | None = None
+            run([self.strength_], splits=1)
+            return trained[self.strength_]
+
+    def _select(self, run: Any, trained: dict[float, Tensor]) -> Tensor:
+        selection: Selection = search_strength(run, str(self.strength), budget=self.budget)
+        self.selection_ = selection
+        self.strength_ = 0.0 if selection.strength is None else selection.strength
+        if selection.strength is None:
+            warnings.warn(
+                f"{selection.reason}: the model is trained without a penalty (strength_ = 0); "
+                "selection_.table has the trace",
+                stacklevel=3,
+            )
+        return trained[self.strength_]
+
+    def _check_training(
+        self, X: Any, y: Any
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        if y is None:
+            raise InputError("this regressor requires y to be passed, but the target y is None")
+        if not isinstance(self.strength, str) and not float(self.strength) >= 0:
+            raise InputError(f"strength must be at least 0 or 'auto', got {self.strength}")
+        self.encoder_ = _text_encoder(X)
+        inputs = self._encode(X, reset=True)
+        targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if targets.ndim > 2 or len(targets) != len(inputs):
+            raise InputError(
+                f"X has {len(inputs)} rows and y has shape {targets.shape}: y must be "
+                f"({len(inputs)}, D) or ({len(inputs)},)"
+            )
+        if len(inputs) < 10:
+            raise InputError(
+                f"n_samples={len(inputs)} is too few: at least 10 rows are needed to train and "
+                "validate"
+            )
+        self.flat_target_ = targets.ndim == 1
+        targets = targets.reshape(len(targets), -1)
+        self.n_outputs_ = targets.shape[1]
+        self.target_names_ = tuple(column_names(y, self.n_outputs_))
+        return inputs, targets
+
+    def _encode(self, X: Any, *, reset: bool = False) -> npt.NDArray[np.float64]:
+        if self.encoder_ is None:
+            checked: npt.NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64)
+            return checked
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        encoded: npt.NDArray[np.float64] = check_array(self.encoder_(X), dtype=np.float64)
+        return encoded
+
+    def _standard_dist(self, X: Any) -> GaussianMixture:
+        check_is_fitted(self)
+        inputs = torch.from_numpy(np.ascontiguousarray(self._encode(X)))
+        standard = self.x_scaler_(inputs, clip=True).to(self.theta_.dtype)
+        with torch.no_grad():
+            dist = self.network_(self.theta_, standard.unsqueeze(0))
+        return GaussianMixture(
+            dist.logits[0].double(),
+            dist.loc[0].double(),
+            dist.scale_tril[0].double(),
+            validate_args=False,
+        )
+
+    def _standard_pair(self, X: Any, y: Any) -> tuple[GaussianMixture, Tensor]:
+        dist = self._standard_dist(X)
+        targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if targets.size != dist.batch_shape[0] * self.n_outputs_:
+            raise InputError(
+                f"X has {dist.batch_shape[0]} rows and the model {self.n_outputs_} targets, but y "
+                f"has shape {targets.shape}"
+            )
+        observed = torch.from_numpy(np.ascontiguousarray(targets).reshape(-1, self.n_outputs_))
+        return dist, self.y_scaler_(observed)
+
+    def _device(self) -> str:
+        return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _text_encoder(X: Any) -> TableEncoder | None:
+    """An encoder where the table has text columns, else None."""
+    if not hasattr(X, "iloc") or not hasattr(X, "columns"):
+        return None
+    encoder = TableEncoder.fit(X)
+    return encoder if any(levels is not None for levels in encoder.levels) else None
+
+
+def _random_splits(n: int, seed: int, count: int) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(seed)
+    validation = max(2, round(_VALIDATION_SHARE * n))
+    orders = [torch.randperm(n, generator=generator) for _ in range(count)]
+    return [(order[validation:], order[:validation]) for order in orders]

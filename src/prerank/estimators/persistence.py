@@ -1,0 +1,148 @@
+"""Saving and loading fitted models without pickle: weights in safetensors, the rest in JSON."""
+
+import hashlib
+from dataclasses import asdict, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prerank.errors import InputError
+from prerank.estimators.encoding import TableEncoder
+from prerank.estimators.mixture import MixtureRegressor
+from prerank.models import MixtureNetwork
+from prerank.storage import read_json, read_tensors, write_json, write_tensors
+from prerank.training.data import Scaler
+from prerank.training.selection import Judgement, Selection
+
+__all__ = ["load_model", "save_model"]
+
+FORMAT = 1
+_WEIGHTS, _SETTINGS = "model.safetensors", "model.json"
+_SCALERS = {"x": "x_scaler_", "y": "y_scaler_"}
+
+
+def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
+    """Write a fitted model to a folder.
+
+    `model.json` is written last and holds the hash of the weights, so that an interrupted save
+    leaves a folder that `load_model` refuses.
+    """
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model)
+    folder = Path(path)
+    parameters = model.get_params(deep=False)
+    if not isinstance(parameters["preranks"], str):
+        parameters["preranks"] = _as_text(model)
+    if not isinstance(parameters["random_state"], int):
+        parameters["random_state"] = None  # a generator's state is not part of the model
+    parameters["hidden"] = list(parameters["hidden"])
+    tensors = {"theta": model.theta_}
+    for key, attribute in _SCALERS.items():
+        for part in fields(Scaler):
+            tensors[f"{key}.{part.name}"] = getattr(getattr(model, attribute), part.name)
+    weights = write_tensors(folder / _WEIGHTS, tensors, {"format": str(FORMAT)})
+    names = getattr(model, "feature_names_in_", None)
+    settings = {
+        "format": FORMAT,
+        "class": type(model).__name__,
+        "weights_sha256": _sha256(weights),
+        "parameters": parameters,
+        "network": asdict(model.network_),
+        "strength": model.strength_,
+        "selection": None if model.selection_ is None else asdict(model.selection_),
+        "flat_target": model.flat_target_,
+        "n_outputs": model.n_outputs_,
+        "n_features_in": model.n_features_in_,
+        "feature_names_in": None if names is None else [str(name) for name in names],
+        "target_names": list(model.target_names_),
+        "levels": None if model.encoder_ is None else model.encoder_.levels,
+    }
+    write_json(folder / _SETTINGS, settings)
+
+
+def load_model(path: str | PathLike[str]) -> MixtureRegressor:
+    """Read a model that `MixtureRegressor.save` wrote.
+
+    Files of another format, with missing parts or with weights that do not match their hash are
+    refused.
+    """
+    folder = Path(path)
+    settings = read_json(folder / _SETTINGS)
+    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+        found = settings.get("format") if isinstance(settings, dict) else None
+        raise InputError(
+            f"{folder} has model format {found!r}, but this version of prerank reads {FORMAT}: "
+            "use the version that wrote it"
+        )
+    if not (folder / _WEIGHTS).is_file():
+        raise InputError(f"{folder} has no {_WEIGHTS}: the model is incomplete")
+    if _sha256(folder / _WEIGHTS) != settings.get("weights_sha256"):
+        raise InputError(
+            f"{folder / _WEIGHTS} does not match the hash in {_SETTINGS}: the file was changed or "
+            "belongs to another model"
+        )
+    tensors, _ = read_tensors(folder / _WEIGHTS)
+    try:
+        return _restore(settings, tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / _SETTINGS} is not a complete model: {error!r}") from error
+
+
+def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> MixtureRegressor:
+    import numpy as np
+
+    if settings["class"] != MixtureRegressor.__name__:
+        raise ValueError(f"unknown class {settings['class']!r}")
+    parameters = dict(settings["parameters"])
+    parameters["hidden"] = tuple(parameters["hidden"])
+    model = MixtureRegressor(**parameters)
+    network = dict(settings["network"])
+    network["hidden"] = tuple(network["hidden"])
+    model.network_ = MixtureNetwork(**network)
+    model.theta_ = tensors["theta"]
+    if model.theta_.shape != (1, model.network_.n_parameters):
+        raise ValueError(f"weights have shape {tuple(model.theta_.shape)}")
+    for key, attribute in _SCALERS.items():
+        parts = {part.name: tensors[f"{key}.{part.name}"] for part in fields(Scaler)}
+        setattr(model, attribute, Scaler(**parts))
+    model.strength_ = float(settings["strength"])
+    model.selection_ = _restore_selection(settings["selection"])
+    model.flat_target_ = bool(settings["flat_target"])
+    model.n_outputs_ = int(settings["n_outputs"])
+    model.n_features_in_ = int(settings["n_features_in"])
+    if settings["feature_names_in"] is not None:
+        model.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
+    model.target_names_ = tuple(settings["target_names"])
+    levels = settings["levels"]
+    model.encoder_ = (
+        None
+        if levels is None
+        else TableEncoder(tuple(None if column is None else tuple(column) for column in levels))
+    )
+    return model
+
+
+def _restore_selection(value: dict[str, Any] | None) -> Selection | None:
+    if value is None:
+        return None
+    trace = tuple(Judgement(**row) for row in value["trace"])
+    return Selection(value["strength"], value["reason"], trace, value["budget"])
+
+
+def _as_text(model: MixtureRegressor) -> str:
+    from prerank.preranks import Custom, Projection, parse
+
+    terms = parse(model.preranks)
+    for term in terms:
+        if isinstance(term, Custom | Projection):
+            raise InputError(
+                f"pre-rank {term.label!r} is code and cannot be saved: fit with named pre-ranks"
+            )
+    return "+".join(term.label for term in terms)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

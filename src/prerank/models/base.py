@@ -1,0 +1,96 @@
+"""What a trainable predictor is: a function of a parameter vector and of inputs."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+from torch.func import functional_call
+
+from prerank.errors import InputError
+
+__all__ = ["ModuleNetwork", "Network"]
+
+
+class Network(Protocol):
+    """A stack of predictors with one parameter vector each.
+
+    Keeping all parameters of a run in one row makes a stack of runs a matrix: the optimiser, the
+    choice of the best epoch, checkpoints and the removal of finished runs are row operations.
+    """
+
+    @property
+    def n_parameters(self) -> int:
+        """P, the length of a parameter vector."""
+
+    @property
+    def stackable(self) -> bool:
+        """Whether several runs can be evaluated in one call."""
+
+    def initial(self, seed: int) -> Tensor:
+        """Initial parameters `(P,)`, a function of the seed alone."""
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Distribution:
+        """Predict with parameters `(M, P)` for inputs `(M, B, L)`: `batch_shape (M, B)`."""
+
+
+class ModuleNetwork:
+    """Any `nn.Module` that maps inputs `(B, L)` to a distribution with `batch_shape (B,)`.
+
+    Such modules cannot be stacked, so their runs are trained one by one.
+
+    Args:
+        build: makes a fresh module; it is called under a seeded, forked random state.
+
+    Example:
+        >>> class Normal(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.linear = nn.Linear(3, 2)
+        ...
+        ...     def forward(self, x):
+        ...         return torch.distributions.MultivariateNormal(self.linear(x), torch.eye(2))
+        >>> network = ModuleNetwork(Normal)
+        >>> network(network.initial(0)[None], torch.zeros(1, 5, 3)).batch_shape
+        torch.Size([1, 5])
+    """
+
+    stackable = False
+
+    def __init__(self, build: "type[nn.Module] | object") -> None:
+        if not callable(build):
+            raise InputError("build must be a callable that returns an nn.Module")
+        self._build = build
+        self._module = self._fresh(0)
+        self._shapes = {name: p.shape for name, p in self._module.named_parameters()}
+
+    @property
+    def n_parameters(self) -> int:
+        """P, the number of all parameters together."""
+        return sum(shape.numel() for shape in self._shapes.values())
+
+    def initial(self, seed: int) -> Tensor:
+        """Flattened parameters of a fresh module."""
+        parameters = self._fresh(seed).parameters()
+        return torch.cat([p.detach().flatten() for p in parameters])
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Distribution:
+        """Call the module with the given parameters."""
+        if theta.shape[0] != 1:
+            raise InputError(f"this network takes one run at a time, got {theta.shape[0]}")
+        sizes = [shape.numel() for shape in self._shapes.values()]
+        parts = theta[0].split(sizes)
+        named = {
+            name: part.reshape(shape)
+            for (name, shape), part in zip(self._shapes.items(), parts, strict=True)
+        }
+        dist: Distribution = functional_call(self._module, named, (x[0],))
+        return dist.expand(torch.Size((1, *dist.batch_shape)))
+
+    def _fresh(self, seed: int) -> nn.Module:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            module = self._build()
+        if not isinstance(module, nn.Module):
+            raise InputError(f"build must return an nn.Module, got {type(module).__name__}")
+        return module

@@ -1,0 +1,100 @@
+r"""PITs as the published runs computed them, flaws included.
+
+For the `as_published` protocol only. Against `smooth_pit`: samples are relaxed blends of the
+components; the smooth indicator :math:`\sigma(100 (T - T_s))` acts in the units of T; every term
+draws its own samples; principal components are those of all rows of the batch pooled, weighted by
+their share of the variance in training; the copula draws a fresh set of reference points for each
+sample; the dependency of two targets, which is constant, is replaced by their squared difference.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.distributions import Draws, GaussianMixture, RelaxedMixture, draw_differentiable
+from prerank.distributions.noise import Noise, as_noise, row_normal, row_uniform
+from prerank.inputs import check_distribution, check_observations
+from prerank.preranks import PCA, Copula, Dependency, PreRank
+
+__all__ = ["PublishedPIT", "published_pit"]
+
+_TAU = 100.0
+
+
+@dataclass(frozen=True)
+class PublishedPIT:
+    """PITs `(*batch_shape, J)` and the weights `(*stack, J)` of the components in training."""
+
+    z: Tensor
+    weights: Tensor
+
+
+def published_pit(
+    dist: Distribution,
+    y: object,
+    prerank: PreRank,
+    *,
+    n_samples: int = 100,
+    tau: float = _TAU,
+    generator: Noise | int = None,
+) -> PublishedPIT:
+    """Compute the published PIT of one pre-rank."""
+    check_distribution(dist)
+    observed = check_observations(dist, y)
+    noise = as_noise(generator)
+    points = _draw(dist, n_samples, noise)
+    if isinstance(prerank, PCA):
+        values, sampled, weights = _pooled_components(observed, points, prerank)
+    elif isinstance(prerank, Copula):
+        values = _fresh_cdf(dist, observed, n_samples, tau, noise)
+        sampled = torch.stack([_fresh_cdf(dist, p, n_samples, tau, noise) for p in points])
+        weights = values.new_ones(*values.shape[:-2], 1)
+    else:
+        values = _project(dist, observed, prerank)
+        sampled = _project(dist, points, prerank)
+        weights = values.new_full((*values.shape[:-2], values.shape[-1]), 1 / values.shape[-1])
+    z = torch.sigmoid(tau * (values - sampled)).mean(0)
+    return PublishedPIT(z, weights)
+
+
+def _draw(dist: Distribution, n: int, noise: Noise) -> Tensor:
+    if isinstance(dist, GaussianMixture):
+        components, dim = dist.loc.shape[-2:]
+        uniform = row_uniform(n, dist.batch_shape, (components,), like=dist.loc, noise=noise)
+        normal = row_normal(n, dist.batch_shape, (components, dim), like=dist.loc, noise=noise)
+        return RelaxedMixture(dist).blend(uniform, normal)
+    draws: Draws = draw_differentiable(dist, n, generator=noise)
+    return draws.points
+
+
+def _project(dist: Distribution, points: Tensor, prerank: PreRank) -> Tensor:
+    if isinstance(prerank, Dependency) and dist.event_shape[0] == 2:
+        return (points[..., :1] - points[..., 1:]).square()
+    prerank.check(dist)
+    lead = points if points.dim() > len(dist.batch_shape) + 1 else points.unsqueeze(0)
+    return prerank.project(lead, dist).reshape(*points.shape[:-1], -1)
+
+
+def _pooled_components(
+    observed: Tensor, points: Tensor, prerank: PCA
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Components of the samples of all rows together, as constants."""
+    with torch.no_grad():
+        pooled = points.movedim(0, -2).flatten(-3, -2)  # (*stack, N S, D)
+        centred = pooled - pooled.mean(-2, keepdim=True)
+        values, vectors = torch.linalg.eigh(centred.mT @ centred / (centred.shape[-2] - 1))
+        share = values.flip(-1) / values.sum(-1, keepdim=True)
+        directions = vectors.mT.flip(-2)  # (*stack, D, D)
+        count = prerank.count(share)
+        directions, share = directions[..., :count, :], share[..., :count]
+    along = torch.einsum("...nd,...jd->...nj", observed, directions)
+    sampled = torch.einsum("s...nd,...jd->s...nj", points, directions)
+    return along, sampled, share
+
+
+def _fresh_cdf(dist: Distribution, at: Tensor, n: int, tau: float, noise: Noise) -> Tensor:
+    """Smoothed joint CDF at points `(*batch_shape, D)` from samples of its own: `(..., 1)`."""
+    steps = tau * (at - _draw(dist, n, noise))
+    return torch.sigmoid(steps).prod(-1).mean(0).unsqueeze(-1)

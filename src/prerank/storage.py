@@ -1,0 +1,76 @@
+"""Files that are whole or absent: atomic writes of text, JSON and tensors."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prerank.errors import InputError
+
+__all__ = ["read_json", "read_tensors", "write_atomically", "write_json", "write_tensors"]
+
+
+def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]) -> Path:
+    """Let `write` fill a temporary file beside `path`, then put it in place in one step.
+
+    Whatever happens, `path` holds either its old content or all of the new one.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return target
+
+
+def write_json(path: str | os.PathLike[str], value: object) -> Path:
+    """Write a value as JSON."""
+    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    return write_atomically(path, lambda file: _write_text(file, text))
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read a JSON file; a broken one raises `InputError` with its name."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
+
+
+def write_tensors(
+    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], about: Mapping[str, str]
+) -> Path:
+    """Write named tensors, with text about them, in the safetensors format."""
+    from safetensors.torch import save_file
+
+    stored = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    return write_atomically(path, lambda file: save_file(stored, file, metadata=dict(about)))
+
+
+def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read what `write_tensors` wrote; a broken file raises `InputError` with its name."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = dict(file.metadata() or {})
+            return {name: torch.clone(file.get_tensor(name)) for name in list(file.keys())}, about
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
+
+
+def _write_text(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")

@@ -1,0 +1,24 @@
+"""Training many runs at once, and choosing the strength of a penalty."""
+
+from prerank.training.data import TrainingData
+from prerank.training.evaluation import Evaluation, evaluate
+from prerank.training.objective import Objective
+from prerank.training.selection import Selection, Trial, choose_strength, search_strength
+from prerank.training.trainer import Progress, Run, Settings, Trainer, TrainingResult, train
+
+__all__ = [
+    "Evaluation",
+    "Objective",
+    "Progress",
+    "Run",
+    "Selection",
+    "Settings",
+    "Trainer",
+    "TrainingData",
+    "TrainingResult",
+    "Trial",
+    "choose_strength",
+    "evaluate",
+    "search_strength",
+    "train",
+]

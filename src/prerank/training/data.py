@@ -1,0 +1,118 @@
+"""Standardised training data on the device, for several splits at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prerank.errors import InputError, ShapeError
+from prerank.inputs import as_points
+
+__all__ = ["Scaler", "TrainingData"]
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """Column means, standard deviations and ranges; constant columns are only centred.
+
+    Attributes:
+        loc: `(..., 1, C)`.
+        scale: `(..., 1, C)`, positive.
+        low: smallest standardised value, `(..., 1, C)`.
+        high: largest standardised value, `(..., 1, C)`.
+    """
+
+    loc: Tensor
+    scale: Tensor
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def fit(cls, values: Tensor) -> "Scaler":
+        """Measure the columns of `(..., N, C)`."""
+        loc = values.mean(-2, keepdim=True)
+        scale = values.std(-2, correction=0, keepdim=True)
+        # Rounding gives a constant column a tiny spread: dividing by it would blow up new values.
+        constant = scale <= 8 * torch.finfo(values.dtype).eps * (1 + loc.abs())
+        scale = torch.where(constant, 1, scale)
+        low, high = values.amin(-2, keepdim=True), values.amax(-2, keepdim=True)
+        return cls(loc, scale, (low - loc) / scale, (high - loc) / scale)
+
+    def member(self, index: int) -> "Scaler":
+        """The scaler of one split, on the CPU."""
+        parts = (self.loc, self.scale, self.low, self.high)
+        return Scaler(*(part[index].cpu() for part in parts))
+
+    def __call__(self, values: Tensor, *, clip: bool = False) -> Tensor:
+        """Standardise; with `clip`, hold values to the range that was seen."""
+        standard = (values - self.loc) / self.scale
+        return standard.clamp(self.low, self.high) if clip else standard
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Inputs and targets of U splits, each standardised by its own training rows.
+
+    Attributes:
+        x: `(U, N, L)`.
+        y: `(U, N, D)`.
+        train: row numbers `(U, n_train)`.
+        validation: row numbers `(U, n_validation)`.
+        x_scaler: of the inputs.
+        y_scaler: of the targets.
+    """
+
+    x: Tensor
+    y: Tensor
+    train: Tensor
+    validation: Tensor
+    x_scaler: Scaler
+    y_scaler: Scaler
+
+    @classmethod
+    def build(
+        cls,
+        x: object,
+        y: object,
+        splits: Sequence[tuple[Tensor, Tensor]],
+        *,
+        clip: bool = True,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> "TrainingData":
+        """Standardise once per split and put everything on the device.
+
+        Args:
+            x: inputs `(N, L)`.
+            y: targets `(N, D)`.
+            splits: training and validation rows of each split; equally many in all splits.
+            clip: hold inputs to the range of the training rows, column by column. A network
+                extrapolates linearly, and one wild input can otherwise predict a spike far away
+                from its target.
+            dtype: of the standardised values (the statistics are computed in float64).
+            device: where to keep them.
+        """
+        inputs, targets = as_points(x, "x").double(), as_points(y, "y").double()
+        if inputs.dim() != 2 or targets.dim() != 2 or len(inputs) != len(targets):
+            raise ShapeError(
+                f"x must be (N, L) and y (N, D), got {tuple(inputs.shape)} and "
+                f"{tuple(targets.shape)}"
+            )
+        if len({(len(train), len(validation)) for train, validation in splits}) != 1:
+            raise InputError("splits must be given, and all of the same sizes")
+        train = torch.stack([part for part, _ in splits])
+        validation = torch.stack([part for _, part in splits])
+        if train.shape[1] < 2 or validation.shape[1] < 2:
+            raise InputError(
+                f"{train.shape[1]} training and {validation.shape[1]} validation rows are too few"
+            )
+        x_scaler, y_scaler = Scaler.fit(inputs[train]), Scaler.fit(targets[train])
+        return cls(
+            x_scaler(inputs, clip=clip).to(device, dtype),
+            y_scaler(targets).to(device, dtype),
+            train.to(device),
+            validation.to(device),
+            x_scaler,
+            y_scaler,
+        )

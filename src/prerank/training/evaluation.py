@@ -1,0 +1,97 @@
+"""Exact calibration and scores of trained runs on rows they have not seen."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prerank.calibration import pce, pce_floor
+from prerank.models import Network
+from prerank.pits import project_pits
+from prerank.preranks import PreRank
+from prerank.scores import energy_score, nll
+
+__all__ = ["Evaluation", "evaluate"]
+
+_CHUNK_VALUES = 2**23  # rows x draws x targets at a time, over the whole stack
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results of M runs, pooled over all rows.
+
+    Attributes:
+        pce: by label of the pre-rank, mean over its components, `(M,)`.
+        floor: of the PCE, for this number of rows.
+        energy: mean energy score, `(M,)`.
+        nll: mean negative log-likelihood, `(M,)`.
+    """
+
+    pce: dict[str, Tensor]
+    floor: float
+    energy: Tensor
+    nll: Tensor
+
+    def excess(self, label: str) -> Tensor:
+        """PCE above its floor."""
+        return self.pce[label] - self.floor
+
+
+def evaluate(
+    network: Network,
+    theta: Tensor,
+    x: Tensor,
+    y: Tensor,
+    preranks: tuple[PreRank, ...],
+    *,
+    n_samples: int = 100,
+    seed: int = 0,
+) -> Evaluation:
+    """Judge M runs on common random numbers.
+
+    Args:
+        network: the network of the runs.
+        theta: their parameters, `(M, P)`.
+        x: inputs of each run, `(M, N, L)`.
+        y: targets of each run, `(M, N, D)`.
+        preranks: which to evaluate.
+        n_samples: draws per row.
+        seed: of the draws.
+    """
+    if not network.stackable and len(theta) > 1:
+        single = [
+            evaluate(
+                network,
+                theta[m : m + 1],
+                x[m : m + 1],
+                y[m : m + 1],
+                preranks,
+                n_samples=n_samples,
+                seed=seed,
+            )
+            for m in range(len(theta))
+        ]
+        return Evaluation(
+            {label: torch.cat([s.pce[label] for s in single]) for label in single[0].pce},
+            single[0].floor,
+            torch.cat([s.energy for s in single]),
+            torch.cat([s.nll for s in single]),
+        )
+    generator = torch.Generator().manual_seed(seed)
+    rows = max(1, _CHUNK_VALUES // (len(theta) * n_samples * y.shape[-1]))
+    pits: list[list[Tensor]] = []
+    energy, likelihood = [], []
+    with torch.no_grad():
+        for part_x, part_y in zip(x.split(rows, dim=1), y.split(rows, dim=1), strict=True):
+            dist = network(theta, part_x)
+            results = project_pits(dist, part_y, preranks, n_samples=n_samples, generator=generator)
+            pits.append([result.z for result in results])
+            energy.append(energy_score(dist, part_y, n_samples=n_samples, generator=generator))
+            likelihood.append(nll(dist, part_y))
+        pooled = [torch.cat(parts, dim=-2) for parts in zip(*pits, strict=True)]
+        return Evaluation(
+            {prerank.label: pce(z).mean(-1) for prerank, z in zip(preranks, pooled, strict=True)},
+            pce_floor(y.shape[1]),
+            torch.cat(energy, dim=1).mean(1),
+            torch.cat(likelihood, dim=1).mean(1),
+        )

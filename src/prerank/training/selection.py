@@ -1,0 +1,213 @@
+"""Choosing the strength of a penalty under an accuracy budget."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from prerank.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Selection", "Trial", "choose_strength", "search_strength"]
+
+AUTO_GRID = (0.0, 1.0, 3.0, 10.0, 30.0)
+_FACTOR = 10**0.5
+_LARGEST, _SMALLEST = 1000.0, 0.03
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Paired results of one strength: entry r of every trial has the same split, seed and noise.
+
+    Attributes:
+        strength: lambda.
+        excess: exact PCE above its floor on validation rows, `(R,)`.
+        energy: mean energy score on the same rows, `(R,)`.
+    """
+
+    strength: float
+    excess: npt.NDArray[np.float64]
+    energy: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One row of the trace; `Selection.table` says what the fields mean."""
+
+    strength: float
+    excess: float
+    excess_gain: float
+    gain_se: float
+    energy: float
+    energy_ratio: float
+    ratio_se: float
+    within_budget: bool
+    improves: bool
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was chosen, and the whole trace.
+
+    Attributes:
+        strength: the chosen strength, or None where none qualifies.
+        reason: one sentence.
+        trace: one judgement for each strength tried, in ascending order.
+        budget: the budget that applied.
+    """
+
+    strength: float | None
+    reason: str
+    trace: tuple[Judgement, ...]
+    budget: float
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """One row per strength.
+
+        Columns: `strength`, `excess` (mean), `excess_gain` (mean paired decrease against strength
+        0) and `gain_se`, `energy` (mean), `energy_ratio` (of the means, against strength 0) and
+        `ratio_se`, `within_budget`, `improves`, `chosen`.
+        """
+        import pandas as pd
+
+        return pd.DataFrame([asdict(judgement) for judgement in self.trace])
+
+
+def choose_strength(
+    trials: Sequence[Trial], *, budget: float = 0.10, margin: float = 1.0
+) -> Selection:
+    r"""Pick the strength with the lowest excess among those that qualify.
+
+    With :math:`\bar e_\lambda` the mean energy score and :math:`c_\lambda` the excess of the paired
+    runs, a strength qualifies if
+
+    .. math:: \frac{\bar e_\lambda}{\bar e_0} + m\, \mathrm{se} \le 1 + \mathrm{budget}
+              \quad\text{and}\quad \overline{c_0 - c_\lambda} > m\, \mathrm{se},
+
+    the standard errors being those of the paired differences (0 for a single pair, where they
+    cannot be known).
+
+    Args:
+        trials: with strength 0 among them, all with equally many paired runs.
+        budget: by how much the energy score may worsen, as a fraction.
+        margin: m, in standard errors.
+
+    Example:
+        >>> base = Trial(0.0, np.array([0.05, 0.06]), np.array([1.0, 1.1]))
+        >>> good = Trial(1.0, np.array([0.01, 0.02]), np.array([1.02, 1.12]))
+        >>> dear = Trial(9.0, np.array([0.00, 0.01]), np.array([1.30, 1.40]))
+        >>> choose_strength([base, good, dear]).strength
+        1.0
+    """
+    ordered = sorted(trials, key=lambda trial: trial.strength)
+    _check(ordered, budget, margin)
+    base = ordered[0]
+    found = [_judge(trial, base, budget, margin) for trial in ordered]
+    qualified = [j for j in found if j.strength > 0 and j.within_budget and j.improves]
+    if not qualified:
+        affordable = [j for j in found if j.strength > 0 and j.within_budget]
+        reason = (
+            "no strength improves calibration beyond noise within the budget"
+            if affordable
+            else "every strength costs more energy score than the budget allows"
+        )
+        return Selection(None, reason, tuple(found), budget)
+    best = min(qualified, key=lambda judgement: judgement.excess)
+    trace = tuple(
+        Judgement(**{**asdict(judgement), "chosen": judgement is best}) for judgement in found
+    )
+    reason = (
+        f"strength {best.strength:g} has the lowest excess, {best.excess:.4f} against "
+        f"{found[0].excess:.4f}, at {best.energy_ratio - 1:+.1%} energy score"
+    )
+    return Selection(best.strength, reason, trace, budget)
+
+
+def search_strength(
+    run: Callable[[Sequence[float]], Sequence[Trial]],
+    grid: Sequence[float] | str = "auto",
+    *,
+    budget: float = 0.10,
+    margin: float = 1.0,
+) -> Selection:
+    """Try a grid of strengths, and beyond its edges where the best one lies there.
+
+    Args:
+        run: trains and evaluates the given strengths on the paired runs.
+        grid: strengths (0 is added), or `"auto"`: 0, 1, 3, 10, 30, extended upwards while the
+            largest is the best and downwards while none is affordable.
+        budget: see `choose_strength`.
+        margin: see `choose_strength`.
+    """
+    if isinstance(grid, str):
+        if grid != "auto":
+            raise InputError(f"strength must be a number, a grid or 'auto', got {grid!r}")
+        start: tuple[float, ...] = AUTO_GRID
+    else:
+        start = tuple(sorted({0.0, *map(float, grid)}))
+    trials = list(run(start))
+    selection = choose_strength(trials, budget=budget, margin=margin)
+    while isinstance(grid, str):
+        further = _beyond(selection)
+        if further is None:
+            break
+        trials += run([further])
+        selection = choose_strength(trials, budget=budget, margin=margin)
+    return selection
+
+
+def _beyond(selection: Selection) -> float | None:
+    """The next strength past an edge of the trace, or None where the best one is bracketed."""
+    positive = [judgement for judgement in selection.trace if judgement.strength > 0]
+    largest, smallest = positive[-1], positive[0]
+    if largest.chosen and largest.strength * _FACTOR <= _LARGEST * 1.01:
+        return _rounded(largest.strength * _FACTOR)
+    affordable = any(judgement.within_budget for judgement in positive)
+    if not affordable and smallest.strength / _FACTOR >= _SMALLEST * 0.99:
+        return _rounded(smallest.strength / _FACTOR)
+    return None
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.1g}")
+
+
+def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement:
+    ratio = trial.energy.mean() / base.energy.mean()
+    ratio_se = _standard_error(trial.energy - ratio * base.energy) / base.energy.mean()
+    gain = base.excess - trial.excess
+    gain_se = _standard_error(gain)
+    return Judgement(
+        strength=trial.strength,
+        excess=float(trial.excess.mean()),
+        excess_gain=float(gain.mean()),
+        gain_se=gain_se,
+        energy=float(trial.energy.mean()),
+        energy_ratio=float(ratio),
+        ratio_se=float(ratio_se),
+        within_budget=bool(ratio + margin * ratio_se <= 1 + budget),
+        improves=bool(gain.mean() > margin * gain_se),
+        chosen=False,
+    )
+
+
+def _standard_error(values: npt.NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
+
+
+def _check(trials: Sequence[Trial], budget: float, margin: float) -> None:
+    if not trials or trials[0].strength != 0:
+        raise InputError("trials must contain strength 0: the others are compared with it")
+    if len({trial.strength for trial in trials}) < len(trials):
+        raise InputError("trials hold the same strength twice")
+    sizes = {array.shape for trial in trials for array in (trial.excess, trial.energy)}
+    if len(sizes) != 1 or len(next(iter(sizes))) != 1:
+        raise InputError(f"trials must be paired: all results of one length, got {sizes}")
+    if not budget >= 0 or not margin >= 0:
+        raise InputError(f"budget and margin must not be negative, got {budget} and {margin}")

@@ -54,7 +54,7 @@ class CalibrationPenalty(nn.Module):
         n_samples: int = 100,
         p: float = 1.0,
         levels: int = 100,
-        tau: float = 30.0,
+        tau: float = 100.0,
         level_tau: float = 100.0,
     ) -> None:
         super().__init__()

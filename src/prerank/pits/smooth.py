@@ -39,7 +39,7 @@ def smooth_pit(
     prerank: PreRankLike,
     *,
     n_samples: int = 100,
-    tau: float = 30.0,
+    tau: float = 100.0,
     generator: Noise | int = None,
     draws: Draws | None = None,
     widths: Widths | None = None,
@@ -107,7 +107,7 @@ def smooth_pits(
     terms: tuple[PreRank, ...],
     *,
     n_samples: int = 100,
-    tau: float = 30.0,
+    tau: float = 100.0,
     generator: Noise | int = None,
     draws: Draws | None = None,
     widths: Widths | None = None,
@@ -140,7 +140,7 @@ def smoothing_widths(
     prerank: PreRankLike,
     *,
     draws: Draws,
-    tau: float = 30.0,
+    tau: float = 100.0,
     generator: Noise | int = None,
 ) -> Widths:
     """Compute the widths that `smooth_pit` uses for one pre-rank and a set of draws."""
@@ -203,7 +203,8 @@ def _hold_out(draws: Draws) -> tuple[Draws, Draws]:
         weights = None
         if draws.weights is not None:
             weights = draws.weights[mask]
-            weights = weights / weights.detach().sum(0)
+            tiny = torch.finfo(weights.dtype).tiny  # all members of a part may weigh nothing
+            weights = weights / weights.detach().sum(0).clamp_min(tiny)
         parts.append(Draws(draws.points[mask], weights))
     return parts[0], parts[1]
 

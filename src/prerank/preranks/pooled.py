@@ -88,8 +88,8 @@ class AverageRank(PreRank):
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Average the coordinate ranks."""
-        own = 1 if weights is None else weights.unsqueeze(-1)
-        return _by_rows(_below, pool, weights).mean(-1, keepdim=True) + own
+        below = _by_rows(_below, pool, weights).mean(-1, keepdim=True)
+        return below + 1 if weights is None else _without_rounding(below + weights.unsqueeze(-1))
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class BandDepth(PreRank):
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Multiply the mass below by the mass above, coordinate by coordinate."""
         below = _by_rows(_below, pool, weights)
-        others: Tensor | int = pool.shape[0] - 1
-        if weights is not None:
-            others = (weights.sum(0) - weights).unsqueeze(-1)
-        return (below * (others - below)).mean(-1, keepdim=True)
+        if weights is None:
+            return (below * (pool.shape[0] - 1 - below)).mean(-1, keepdim=True)
+        above = (weights.sum(0) - weights).unsqueeze(-1) - below
+        return _without_rounding((below * above).mean(-1, keepdim=True))
 
 
 @dataclass(frozen=True)
@@ -204,8 +204,7 @@ def _below(points: Tensor, share: Tensor | None) -> Tensor:
         lower = (x.unsqueeze(-2) < x.unsqueeze(-1)).to(points.dtype)
         tied = (x.unsqueeze(-2) == x.unsqueeze(-1)).to(points.dtype)
         columns.append(((lower + 0.5 * tied) * others).sum(-1))
-    below = torch.stack(columns, -1)
-    return below if share is None else _without_rounding(below)
+    return torch.stack(columns, -1)
 
 
 def _without_rounding(mass: Tensor) -> Tensor:

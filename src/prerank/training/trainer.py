@@ -174,6 +174,11 @@ class Trainer:
         return len(self._state.place) == 0 or self._state.epoch >= self.settings.max_epochs
 
     @property
+    def theta(self) -> Tensor:
+        """Present parameters of the runs that are still going, `(m, P)`."""
+        return self._state.adam.theta
+
+    @property
     def progress(self) -> Progress:
         """Where training stands."""
         running = 0 if self.done else len(self._state.place)

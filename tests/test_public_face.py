@@ -1,0 +1,105 @@
+"""What the package offers, and that importing it does nothing else."""
+
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import prerank
+
+SOURCE = Path(prerank.__file__).parents[1]
+MODULES = ["prerank"] + [
+    module.name
+    for module in pkgutil.walk_packages(prerank.__path__, "prerank.")
+    if not module.name.endswith("__main__")
+]
+
+
+def test_names_are_sorted_and_there():
+    assert prerank.__all__ == sorted(prerank.__all__)
+    assert len(set(prerank.__all__)) == len(prerank.__all__)
+    for name in prerank.__all__:
+        assert hasattr(prerank, name)
+
+
+def test_the_design_is_kept():
+    promised = ["GaussianMixture", "Ensemble", "pit", "pce", "pce_floor", "diagnose"]
+    promised += ["energy_score", "PrerankError"]
+    assert set(promised) <= set(prerank.__all__)
+    assert "Marginal" not in prerank.__all__  # pre-rank classes live in prerank.preranks
+    assert "Marginal" in prerank.preranks.__all__
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_public_name_is_documented(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    assert module.__doc__.strip()
+    assert module.__all__
+    assert len(set(module.__all__)) == len(module.__all__)
+    for public in module.__all__:
+        item = getattr(module, public)
+        if not (inspect.isclass(item) or inspect.isroutine(item)):
+            continue
+        assert inspect.getdoc(item), f"{name}.{public} has no docstring"
+        if inspect.isclass(item):
+            assert item.__doc__, f"{name}.{public} only inherits its docstring"
+            for method, value in vars(item).items():
+                if method.startswith("_") or not (
+                    inspect.isroutine(value) or isinstance(value, property)
+                ):
+                    continue
+                assert inspect.getdoc(value), f"{name}.{public}.{method} has no docstring"
+
+
+SCORING = ["pit", "smooth_pit", "diagnose", "nll", "energy_score", "variogram_score", "crps"]
+
+
+@pytest.mark.parametrize("name", SCORING)
+def test_arguments_are_dist_and_y_and_then_keywords(name):
+    parameters = list(inspect.signature(getattr(prerank, name)).parameters.values())
+    assert [p.name for p in parameters[:2]] == ["dist", "y"]
+    free = 3 if name in ("pit", "smooth_pit") else 2
+    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[free:])
+    for parameter in parameters:
+        assert parameter.annotation is not parameter.empty
+
+
+IMPORT = """
+import json, random, sys
+import numpy as np, torch
+from torch.distributions import Distribution
+def state():
+    return [
+        str(torch.get_default_dtype()), torch.get_rng_state().tolist(), Distribution._validate_args,
+        str(np.random.get_state()), str(random.getstate()), torch.is_grad_enabled(),
+        torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), np.geterr(),
+    ]
+before = state()
+import prerank
+print(json.dumps([before == state(), sorted(sys.modules)]))
+"""
+
+
+def test_importing_changes_nothing_and_loads_little(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", IMPORT],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    unchanged, modules = json.loads(done.stdout)
+    assert unchanged
+    assert "prerank.diagnosis" in modules
+    heavy = {"sklearn", "matplotlib", "pandas", "pyarrow", "rich", "typer", "scoringrules", "ray"}
+    assert heavy & set(modules) == set()
+    assert "prerank.cli" not in modules

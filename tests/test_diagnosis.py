@@ -1,10 +1,12 @@
 """The table of `diagnose`: what is in it, what is left out, and why."""
 
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch.distributions import Independent, MultivariateNormal, Normal
+from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
 
 from prerank import Ensemble, GaussianMixture, diagnose, null_pce, pce, pce_floor, pit
 from prerank.calibration import holm, p_value, reliability_curve
@@ -302,3 +304,39 @@ def test_text_holds_the_table(found):
     text = str(found)
     assert all(label in text for label in PAPER)
     assert "nan" not in text.lower()
+
+
+class Sampler(Distribution):
+    """A law that can be drawn from, and nothing else."""
+
+    arg_constraints: ClassVar = {}
+
+    def __init__(self, n):
+        super().__init__(torch.Size((n,)), torch.Size((3,)), validate_args=False)
+
+    def sample(self, sample_shape=()):
+        return torch.randn(*sample_shape, *self.batch_shape, 3)
+
+
+def test_a_law_without_density_is_diagnosed_without_hdr():
+    found = diagnose(Sampler(40), torch.randn(40, 3), generator=0)
+    assert list(found.skipped) == ["hdr"]
+    assert "density" in found.skipped["hdr"]
+
+
+def test_too_few_replicates_are_noted():
+    found = diagnose(Sampler(40), torch.randn(40, 3), preranks="marginal", n_null=10, generator=0)
+    assert "n_null" in found.table.note[0]
+    assert not found.table.note[1:].any()
+
+
+@pytest.mark.parametrize("label", ["marginal", "location", "pca", "scale", "hdr"])
+def test_autocast_does_not_reach_the_ranks(label):
+    dist = GaussianMixture(
+        torch.zeros(200, 2), torch.full((200, 2, 3), 1000.3), torch.eye(3).expand(200, 2, 3, 3)
+    )
+    y = dist.sample(generator=1)
+    plain = pit(dist, y, label, generator=0, closed_forms=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = pit(dist, y, label, generator=0, closed_forms=False)
+    torch.testing.assert_close(cast, plain, rtol=0, atol=0)

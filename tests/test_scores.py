@@ -468,3 +468,12 @@ def test_no_tensor_holds_all_pairs_and_all_targets(gradient, monkeypatch):
     assert largest(energy_score) == rows * size * dim  # nothing larger than the samples
     assert largest(variogram_score) == rows * size * dim
     assert largest(crps) == rows * size * dim
+
+
+def test_crps_far_from_zero():
+    members = torch.randn(50, 20, 2, generator=torch.Generator().manual_seed(0))
+    y = torch.zeros(20, 2)
+    near = crps(Ensemble(members), y)
+    far = crps(Ensemble(members + 1e5), y + 1e5)
+    # Shifting rounds the members themselves to 1e5 * 2^-24 = 0.006.
+    torch.testing.assert_close(far, near, rtol=0, atol=0.02)

@@ -260,3 +260,11 @@ def test_diagnosis_of_two_stack_axes_numbers_the_models_in_order():
         values = np.concatenate([one[column] for one in flat])
         np.testing.assert_allclose(table[column], values, rtol=0, atol=1e-10)
     assert list(table["model"]) == [m for m in range(2 * M) for _ in range(2)]
+
+
+def test_equal_models_have_equal_p_values():
+    one = gaussian_mixture(60, dim=3)
+    y = one.sample(generator=1)
+    table = diagnose(one.expand((2, 60)), y, preranks="marginal+pca", generator=0).table
+    first, second = (table[table.model == m].p_value.to_numpy() for m in (0, 1))
+    assert (first == second).all()

@@ -21,7 +21,7 @@ from prerank.calibration import (
     reliability_curve,
 )
 from prerank.distributions import affine
-from prerank.errors import InputError, NotApplicableError
+from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
     as_generator,
     as_tensor,
@@ -42,6 +42,8 @@ ALL = "all"
 """Component of the row that stands for a whole pre-rank."""
 
 _POWERLESS_TIES = 0.9
+_BLUNT = 0.05
+_BLUNT_NOTE = "n_null is too small to reject at 5 % after Holm's correction"
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,8 @@ def diagnose(
         scale: divisors of the targets, `(D,)`, since location, scale, dependency, pca and energy
             score depend on units: for instance the training standard deviations.
         levels: number of levels of the PCE.
-        n_null: replicates for the mean over several components (single components use 50,000).
+        n_null: replicates for the mean over several components (single components use 50,000);
+            the smallest p-value is one over n_null + 1.
         generator: a generator or seed.
 
     Returns:
@@ -158,15 +161,19 @@ def diagnose(
     results = project_pits(
         dist, observed, terms, n_samples=n_samples, generator=source, with_stand_ins=True
     )
+    # The same choices for every model of a stack, as if each had been diagnosed alone.
+    null_seed = int(torch.randint(2**31, (), generator=source))
     findings: list[Finding] = []
     for model in range(dist.batch_shape[:-1].numel()):
         groups = [
-            _judge(_member(result, model), model, targets, levels, n_null, source)
+            _judge(_member(result, model), model, targets, levels, n_null, null_seed)
             for result in results
         ]
         corrected = holm([overall.p_value for overall, *_ in groups])
         for (overall, *components), value in zip(groups, corrected, strict=True):
-            findings += [replace(overall, p_holm=float(value)), *components]
+            blunt = bool(components) and len(terms) / (n_null + 1) > _BLUNT
+            note = "; ".join(filter(None, [overall.note, _BLUNT_NOTE if blunt else ""]))
+            findings += [replace(overall, p_holm=float(value), note=note), *components]
     pits = {result.prerank.label: result.z for result in results}
     return Diagnosis(tuple(findings), pits, skipped, levels)
 
@@ -178,7 +185,10 @@ def _applicable(
         terms = parse(preranks)
         labels = [term.label for term in terms]
         if len(set(labels)) < len(labels):
-            raise InputError(f"preranks holds the same one twice: {', '.join(labels)}")
+            raise InputError(
+                f"preranks holds the same name twice: {', '.join(labels)}. Give functions names of "
+                "their own with preranks.Custom(function, title=...)"
+            )
         return terms, {}
     terms, skipped = (), {}
     for prerank in PAPER:
@@ -207,7 +217,7 @@ def _judge(
     targets: Sequence[str],
     levels: int,
     n_null: int,
-    generator: torch.Generator | None,
+    null_seed: int,
 ) -> list[Finding]:
     """The finding for a pre-rank, then those for its components where there are several."""
     n, components = result.z.shape
@@ -219,7 +229,7 @@ def _judge(
     overall = p_values[0]
     if result.stand_ins is not None:
         replicates = component_null(
-            result.z, result.stand_ins, levels=levels, n_null=n_null, generator=generator
+            result.z, result.stand_ins, levels=levels, n_null=n_null, generator=null_seed
         )
         overall = p_value(float(errors.mean()), replicates.cpu().numpy())
 
@@ -248,15 +258,16 @@ def _judge(
 
 
 def _note(ties: float, testable: bool) -> str:
+    notes = [] if testable else ["weighted samples: no p-value"]
     if ties >= _POWERLESS_TIES:
-        return f"no power: {ties:.0%} of the samples tie with the observation"
-    return "" if testable else "weighted samples: no p-value"
+        notes.append(f"no power: {ties:.0%} of the samples tie with the observation")
+    return "; ".join(notes)
 
 
 def _check_scale(scale: object, observed: Tensor) -> Tensor:
     divisors = as_tensor(scale, "scale")
     if divisors.shape != observed.shape[-1:]:
-        raise InputError(
+        raise ShapeError(
             f"scale has shape {tuple(divisors.shape)}, but there are {observed.shape[-1]} targets"
         )
     check_finite(divisors, "scale")

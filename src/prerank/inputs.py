@@ -1,7 +1,8 @@
 """Checking and converting what users pass: arrays, tables, tensors, seeds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "check_observations",
     "check_same_device",
     "column_names",
+    "full_precision",
     "parameter_of",
 ]
 
@@ -69,8 +71,8 @@ def as_tensor(value: object, name: str) -> Tensor:
 def _refuse_half(value: Tensor, name: str) -> Tensor:
     if value.dtype not in (torch.float32, torch.float64):
         raise InputTypeError(
-            f"{name} is {value.dtype}: ranks and densities need at least float32, convert it with "
-            f"{name}.float()"
+            f"{name} is {value.dtype}: ranks and densities need at least float32, convert it, for "
+            f"instance with {name}.float() or {name}.astype('float32')"
         )
     return value
 
@@ -87,15 +89,16 @@ def as_points(value: object, name: str, *, min_dims: int = 2) -> Tensor:
     return points
 
 
-def check_finite(value: Tensor, name: str) -> None:
+def check_finite(
+    value: Tensor, name: str, remedy: str = "remove those rows or impute them first"
+) -> None:
     """Raise if a tensor holds NaN or infinity."""
     if value.device.type == "meta":
         raise InputError(f"{name} is on the meta device and holds no values")
     bad = ~torch.isfinite(value)
     if bad.any():
         raise InputError(
-            f"{name} holds {int(bad.sum())} NaN or infinite values of {value.numel()}: "
-            "remove those rows or impute them first"
+            f"{name} holds {int(bad.sum())} NaN or infinite values of {value.numel()}: {remedy}"
         )
 
 
@@ -166,10 +169,13 @@ def parameter_of(dist: Distribution) -> Tensor | None:
 
 
 def _mismatch(y: Tensor, dist: Distribution) -> ShapeError:
+    samples = getattr(dist, "samples", None)
+    swapped = isinstance(samples, Tensor) and samples.shape[0] == y.shape[-2]
+    hint = "; the sample axis comes first, as in samples.swapaxes(0, 1)" if swapped else ""
     return ShapeError(
         f"y has shape {tuple(y.shape)}, but dist has batch_shape {tuple(dist.batch_shape)} "
         f"and event_shape {tuple(dist.event_shape)}: y must be "
-        f"{tuple(dist.batch_shape + dist.event_shape)}"
+        f"{tuple(dist.batch_shape + dist.event_shape)}{hint}"
     )
 
 
@@ -223,6 +229,13 @@ def as_positive(value: object, name: str, *, minimum: float = 0.0) -> float:
         least = f"at least {minimum:g}" if minimum else "positive"
         raise InputError(f"{name} must be {least} and finite, got {value}")
     return number
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Switch autocast off: half precision would merge and reorder the values that are ranked."""
+    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        yield
 
 
 def column_names(y: Any, size: int) -> Sequence[str]:

@@ -4,12 +4,18 @@ import math
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
+from torch.distributions import (
+    Distribution,
+    Independent,
+    LowRankMultivariateNormal,
+    MultivariateNormal,
+    Normal,
+)
 
 from prerank.distributions import Draws, GaussianMixture, draw
 from prerank.distributions.density import log_density
 from prerank.distributions.noise import Noise
-from prerank.errors import InputError
+from prerank.errors import InputError, ShapeError
 from prerank.inputs import (
     as_positive,
     as_tensor,
@@ -17,6 +23,7 @@ from prerank.inputs import (
     check_finite,
     check_observations,
     check_same_device,
+    full_precision,
 )
 
 __all__ = ["crps", "energy_score", "nll", "variogram_score"]
@@ -25,6 +32,7 @@ _CHUNK_BYTES = 2**26  # of one pairwise term at a time
 _ESTIMATORS = ("fair", "nrg")
 
 
+@full_precision()
 def nll(dist: Distribution, y: object) -> Tensor:
     r"""Negative log-likelihood :math:`-\log \hat f(y)` of each row, `(*batch_shape,)`.
 
@@ -37,6 +45,7 @@ def nll(dist: Distribution, y: object) -> Tensor:
     return -log_density(dist, check_observations(dist, y))
 
 
+@full_precision()
 def energy_score(
     dist: Distribution,
     y: object,
@@ -49,9 +58,10 @@ def energy_score(
 
     .. math:: \mathrm{ES}(F, y) = E|Y - y| - \tfrac12 E|Y - Y'|.
 
-    `fair` averages the second term over pairs of different samples and is unbiased for every
-    number of samples; `nrg` averages over all pairs, the zero distances included, and is the
-    score of the empirical law itself. The words are those of scoringrules. Depends on units.
+    `fair` averages the second term over pairs of different samples and, where their weights are
+    equal, is unbiased for every number of them; `nrg` averages over all pairs, the zero distances
+    included, and is the score of the empirical law itself. The words are those of scoringrules.
+    Depends on units.
 
     Args:
         dist: `batch_shape (..., N)`, `event_shape (D,)`.
@@ -61,7 +71,8 @@ def energy_score(
         generator: source of the draws.
 
     Returns:
-        `(*batch_shape,)`, one value per row, differentiable where `dist` has `rsample`.
+        `(*batch_shape,)`, one value per row, differentiable where `dist` has `rsample` or is an
+        `Ensemble` of differentiable samples.
 
     Example:
         >>> from prerank.distributions import Ensemble
@@ -88,6 +99,7 @@ def energy_score(
     return first - 0.5 * second / _pair_mass(estimator, share)
 
 
+@full_precision()
 def variogram_score(
     dist: Distribution,
     y: object,
@@ -110,7 +122,8 @@ def variogram_score(
         generator: source of the draws.
 
     Returns:
-        `(*batch_shape,)`. The sum runs over ordered pairs, as in scoringrules.
+        `(*batch_shape,)`. The sum runs over ordered pairs, as in scoringrules. The mean over
+        samples stands for the expectation, which adds the variance of that mean to the score.
     """
     as_positive(p, "p")
     observed, draws = _score_inputs(dist, y, n_samples, generator)
@@ -121,10 +134,10 @@ def variogram_score(
         matrix = as_tensor(weights, "weights")
         check_finite(matrix, "weights")
         matrix = matrix.to(observed)
-        if matrix.shape != (dim, dim) or bool((matrix < 0).any()):
-            raise InputError(
-                f"weights must be a non-negative ({dim}, {dim}) matrix, got {tuple(matrix.shape)}"
-            )
+        if matrix.shape != (dim, dim):
+            raise ShapeError(f"weights must be ({dim}, {dim}), got {tuple(matrix.shape)}")
+        if bool((matrix < 0).any()):
+            raise InputError("weights must be non-negative")
         pair_weights = (matrix + matrix.mT)[pair[0], pair[1]]
     share = _shares(draws)
     # Members are added up in chunks: S x N x D x D values would not fit for wide targets.
@@ -136,6 +149,7 @@ def variogram_score(
     return (pair_weights * (_differences(observed, pair, p) - expected).square()).sum(-1)
 
 
+@full_precision()
 def crps(
     dist: Distribution,
     y: object,
@@ -168,7 +182,8 @@ def crps(
     observed, draws = _score_inputs(dist, y, n_samples, generator)
     share = _shares(draws).unsqueeze(-1)
     first = (share * (draws.points - observed).abs()).sum(0)
-    ordered, index = draws.points.sort(0)
+    # Centred at the observation: far from 0 the sum below would cancel.
+    ordered, index = (draws.points - observed).sort(0)
     mass = share.expand_as(draws.points).gather(0, index)
     centred = 2 * mass.cumsum(0) - mass - 1
     second = 2 * (mass * ordered * centred).sum(0)
@@ -222,7 +237,7 @@ def _gaussian_margins(dist: Distribution) -> tuple[Tensor, Tensor, Tensor] | Non
     if isinstance(dist, GaussianMixture):
         scale = torch.linalg.vector_norm(dist.scale_tril, dim=-1)
         return dist.probs.unsqueeze(-2), dist.loc.mT, scale.mT
-    if isinstance(dist, MultivariateNormal):
+    if isinstance(dist, MultivariateNormal | LowRankMultivariateNormal):
         loc, scale = dist.loc, dist.variance.sqrt()
     elif isinstance(dist, Independent) and isinstance(dist.base_dist, Normal):
         loc, scale = dist.base_dist.loc, dist.base_dist.scale

@@ -10,7 +10,7 @@ from scipy.stats import ks_2samp, kstest
 from prerank import null_pce, pce, pce_floor
 from prerank.calibration import component_null, p_value
 from prerank.calibration.nulls import _null
-from prerank.errors import PrerankError
+from prerank.errors import InputError, PrerankError
 
 ALPHA = 1e-3  # a test that is right fails once in a thousand seeds; the seeds are fixed
 
@@ -159,3 +159,10 @@ def test_shapes_that_do_not_fit(z, stand_ins):
         component_null(torch.rand(z), torch.rand(stand_ins))
     assert str(z) in str(caught.value)
     assert str(stand_ins) in str(caught.value)
+
+
+def test_p_value_of_nothing_is_nothing():
+    assert np.isnan(p_value(float("nan"), [0.1, 0.2]))
+    for null in ([], [0.1, float("nan")], [[0.1]]):
+        with pytest.raises(InputError, match="null"):
+            p_value(0.5, null)

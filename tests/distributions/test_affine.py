@@ -2,7 +2,12 @@
 
 import pytest
 import torch
-from torch.distributions import Independent, MultivariateNormal, TransformedDistribution
+from torch.distributions import (
+    Independent,
+    LowRankMultivariateNormal,
+    MultivariateNormal,
+    TransformedDistribution,
+)
 
 from prerank import Ensemble, GaussianMixture
 from prerank.distributions import affine
@@ -122,3 +127,16 @@ def test_no_change_is_no_change(family):
     expected = dist.sample((3,))
     torch.manual_seed(1)
     torch.testing.assert_close(same.sample((3,)), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_low_rank_normals_keep_their_type():
+    g = torch.Generator().manual_seed(0)
+    dist = LowRankMultivariateNormal(
+        torch.randn(5, 3, generator=g), torch.randn(5, 3, 1, generator=g), torch.ones(5, 3)
+    )
+    loc, scale = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, 2.0, 4.0])
+    moved = affine(dist, loc, scale)
+    assert isinstance(moved, LowRankMultivariateNormal)
+    torch.testing.assert_close(moved.mean, loc + scale * dist.mean)
+    outer = scale.unsqueeze(-1) * scale
+    torch.testing.assert_close(moved.covariance_matrix, outer * dist.covariance_matrix)

@@ -7,7 +7,7 @@ from torch.distributions import Independent, Poisson
 from prerank import Ensemble, GaussianMixture, pce
 from prerank.distributions import Draws, affine, draw_differentiable
 from prerank.errors import GradientError, InputError, NotApplicableError, ShapeError
-from prerank.pits import Widths, rank_pit, smooth_pit, smoothing_widths
+from prerank.pits import Widths, rank_pit, smooth, smooth_pit, smoothing_widths
 from prerank.preranks import (
     HDR,
     PAPER,
@@ -60,7 +60,7 @@ def stratified(dist, n=N_DRAWS, allocation=None, seed=3):
 
 def held_out(size):
     """Which of the draws are references, and which are ranked, in a pooled pre-rank."""
-    chosen = torch.arange(size) % 4 == 1
+    chosen = torch.arange(size) % 4 == 0
     return chosen, ~chosen
 
 
@@ -69,11 +69,19 @@ def wide(prerank):
     return 1.0 if prerank.pooled else 5.0
 
 
-def tie_breakers(y, draws, seed):
-    """The uniforms that a pooled pre-rank gets for fixed draws, `(ranked + 1, N)`."""
-    _, ranked = held_out(len(draws.points))
+def arranged(y, draws, seed):
+    """Draws in the order in which every fourth is a reference, and `(ranked + 1, N)` uniforms.
+
+    Each row begins at a random one of its first four draws.
+    """
+    size = len(draws.points)
     g = torch.Generator().manual_seed(seed)
-    return torch.rand(int(ranked.sum()) + 1, len(y), dtype=torch.float64, generator=g)
+    start = (4 * torch.rand(1, len(y), dtype=torch.float64, generator=g)).floor().long()
+    index, rows = (torch.arange(size).unsqueeze(1) + start) % size, torch.arange(len(y))
+    weights = None if draws.weights is None else draws.weights[index, rows]
+    ranked = int(held_out(size)[1].sum())
+    uniform = torch.rand(ranked + 1, len(y), dtype=torch.float64, generator=g)
+    return Draws(draws.points[index, rows], weights), uniform
 
 
 def copula_by_definition(y, draws, uniform, inner, *, tau=None, width=None, totals=None):
@@ -146,13 +154,13 @@ def test_gradient_of_the_copula_is_that_of_its_definition():
     size, allocation = 2 * N_DRAWS, dist.probs.detach()
     start = stratified(dist, size)
     chosen, ranked = held_out(size)
-    totals = start.weights[chosen].sum(0), start.weights[ranked].sum(0)
+    ordered, uniform = arranged(y, start, 6)
+    totals = ordered.weights[chosen].sum(0), ordered.weights[ranked].sum(0)
     streams = [torch.Generator().manual_seed(6) for _ in range(2)]
     widths = smoothing_widths(dist, y, "copula", draws=start, tau=1.0, generator=streams[0])
-    uniform = tie_breakers(y, start, 6)
 
     def definition(*parameters):
-        draws = stratified(rebuilt(*parameters), size, allocation)
+        draws, _ = arranged(y, stratified(rebuilt(*parameters), size, allocation), 6)
         inner, width = widths
         return copula_by_definition(y, draws, uniform, inner, width=width, totals=totals)
 
@@ -469,7 +477,7 @@ def test_definition(prerank, weights):
                 for row in range(4)
             ]
         )
-        expected = copula_by_definition(y, draws, tie_breakers(y, draws, 6), inner / 5, tau=5.0)
+        expected = copula_by_definition(y, *arranged(y, draws, 6), inner / 5, tau=5.0)
         torch.testing.assert_close(z, expected, rtol=1e-9, atol=1e-12)
         return
     for row in range(4):
@@ -493,8 +501,10 @@ def test_energy_score_is_the_mean_distance_to_the_references(weights):
     share = torch.full((9, 4), 1 / 9, dtype=torch.float64)
     if weights == "unequal":
         share = torch.arange(1.0, 10, dtype=torch.float64).unsqueeze(-1).expand(9, 4) / 45
-    z = smooth_pit(dist, y, "energy_score", draws=Draws(points, share), tau=5.0, generator=0)
-    held, ranked = [1, 5], [0, 2, 3, 4, 6, 7, 8]
+    draws, stream = Draws(points, share), torch.Generator().manual_seed(6)
+    z = smooth_pit(dist, y, "energy_score", draws=draws, tau=5.0, generator=stream)
+    (points, share), _ = arranged(y, draws, 6)
+    held, ranked = [0, 4, 8], [1, 2, 3, 5, 6, 7]
     for row in range(4):
         v, w = (share[part, row] / share[part, row].sum() for part in (held, ranked))
         t = torch.stack(
@@ -554,10 +564,11 @@ def test_large_tau_gives_the_mid_rank(prerank):
     if prerank.pooled:
         chosen, ranked = held_out(20)
         assert (int(chosen.sum()), int(ranked.sum())) == (5, 15)
+        (points, _), uniform = arranged(y, Draws(points), 6)
         references, pool = points[chosen], torch.cat([y.unsqueeze(0), points[ranked]])
         if isinstance(prerank, Copula):  # a number of references below, and ties at random
             below = (references <= pool.unsqueeze(1)).all(-1).sum(1)
-            values = below + tie_breakers(y, Draws(points), 6)
+            values = below + uniform
             assert below.unique().numel() > 2
         else:
             values = (references - pool.unsqueeze(1)).norm(dim=-1).mean(1)
@@ -774,3 +785,21 @@ def test_widths_belong_to_one_prerank():
     dist, y = problem()
     with pytest.raises(InputError, match="one pre-rank, got 2"):
         smoothing_widths(dist, y, "scale+hdr", draws=stratified(dist))
+
+
+def test_references_and_ranked_draws_follow_the_mixture():
+    # A rare first and last component: a fixed choice of every fourth draw of the sweep would
+    # never make them references.
+    probs = torch.tensor([0.01, 0.97, 0.02], dtype=torch.float64)
+    rows, size = 20_000, 100
+    dist = GaussianMixture(
+        probs.log().expand(rows, 3),
+        torch.arange(3.0, dtype=torch.float64).reshape(3, 1).expand(rows, 3, 1),
+        torch.full((1, 1, 1), 1e-3, dtype=torch.float64).expand(rows, 3, 1, 1),
+    )
+    shift = torch.rand(1, rows, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for part in smooth._hold_out(stratified(dist, size), shift):
+        component = part.points.squeeze(-1).round().long()
+        for k, p in enumerate(probs):
+            found = (part.weights * (component == k)).sum(0)
+            assert abs(found.mean() - p) < 5 * found.std() / rows**0.5

@@ -17,6 +17,7 @@ from prerank.preranks import (
     MultivariateRank,
     Scale,
     ThresholdExceedance,
+    parse,
 )
 from truths import PRERANKS, gaussian_mixture, labels, student_copula
 
@@ -222,3 +223,15 @@ def test_weights_count_members_unequally():
     np.testing.assert_allclose(
         project(EnergyScoreRank(), [[0], [2], [4]], [1.0, 1.0, 2.0]), energy, rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("dim", [5, 7, 14])
+@pytest.mark.parametrize("label", ["pca", "location"])
+def test_equal_points_have_equal_values(label, dim):
+    g = torch.Generator().manual_seed(0)
+    point = torch.randn(1, 300, dim, generator=g)
+    spread = torch.randn(40, 300, dim, generator=g)
+    dist = Ensemble(spread)
+    (prerank,) = parse(label)
+    values = prerank.project(torch.cat([point.expand(30, -1, -1), spread]), dist)[:30]
+    assert (values == values[0]).all()

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.error import level_index, pce_of_curve
-from prerank.errors import ShapeError
+from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_count, as_generator
 
 __all__ = ["component_null", "null_pce", "p_value"]
@@ -119,5 +119,9 @@ def p_value(observed: float, null: npt.ArrayLike) -> float:
         >>> p_value(0.5, [0.1, 0.2, 0.3])
         0.25
     """
-    values = np.asarray(null)
+    values = np.asarray(null, dtype=np.float64)
+    if values.ndim != 1 or len(values) == 0 or bool(np.isnan(values).any()):
+        raise InputError("null must be a vector of replicates without NaN")
+    if np.isnan(observed):
+        return float("nan")
     return float((1 + np.count_nonzero(values >= observed - _ROUNDING)) / (len(values) + 1))

@@ -16,18 +16,18 @@ __all__ = ["AR1Regression"]
 class AR1Regression:
     r"""Normal targets with curved means, spreads that depend on x and AR(1) correlation.
 
-    .. math:: Y_d \mid x \sim N\big(\sin(\pi x_1 + d),\ s_d(x)^2\big), \quad
-              s_d(x) = \tfrac12 + \tfrac14 (x_2 + 1), \quad
+    .. math:: Y_d \mid x \sim N\big(\sin(\pi x_1 + d),\ s(x)^2\big), \quad
+              s(x) = c \, \big(\tfrac12 + \tfrac14 (x_2 + 1)\big), \quad
               \mathrm{Corr}(Y_d, Y_e) = r^{|d-e|},
 
-    with x uniform on [-1, 1]^2. Two problems that differ in r alone have the same margins, so
-    the law of one is a prediction for the other whose every margin is right and whose joint law
-    is wrong.
+    for d = 0, ..., D - 1 and x uniform on [-1, 1]^2. Two problems that differ in r alone have the
+    same margins, so the law of one is a prediction for the other whose every margin is right and
+    whose joint law is wrong.
 
     Args:
         dim: number of targets, D.
         correlation: r, in (-1, 1).
-        spread: factor on all standard deviations.
+        spread: c, a factor on all standard deviations.
 
     Example:
         >>> truth = AR1Regression(dim=3)
@@ -53,9 +53,12 @@ class AR1Regression:
     ) -> tuple[Tensor, Tensor]:
         """Draw n rows: inputs `(n, 2)` and targets `(n, dim)`, in float64."""
         source = as_generator(generator, "data")
-        x = 2 * torch.rand(n, 2, dtype=torch.float64, generator=source) - 1
+        as_count(n, "n", minimum=1)
+        like = torch.empty(0, dtype=torch.float64, device=source.device if source else None)
+        x = 2 * torch.rand(n, 2, generator=source, dtype=like.dtype, device=like.device) - 1
         law = self.conditional(x)
-        noise = torch.randn(n, self.dim, 1, dtype=torch.float64, generator=source)
+        shape = (n, self.dim, 1)
+        noise = torch.randn(shape, generator=source, dtype=like.dtype, device=like.device)
         return x, law.loc + (law.scale_tril @ noise).squeeze(-1)
 
     def conditional(self, x: Tensor) -> MultivariateNormal:

@@ -3,12 +3,12 @@
 from functools import singledispatch
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.distributions import (
     AffineTransform,
     Distribution,
     Independent,
+    LowRankMultivariateNormal,
     MultivariateNormal,
     Normal,
     TransformedDistribution,
@@ -33,6 +33,7 @@ def affine(dist: Distribution, loc: Tensor, scale: Tensor) -> Distribution:
         scale: `(D,)`, positive.
 
     Example:
+        >>> import torch
         >>> dist = MultivariateNormal(torch.zeros(1, 2), torch.eye(2))
         >>> affine(dist, torch.zeros(2), torch.tensor([1.0, 3.0])).variance
         tensor([[1., 9.]])
@@ -66,10 +67,20 @@ def _(dist: MultivariateNormal, loc: Tensor, scale: Tensor) -> MultivariateNorma
     )
 
 
+@affine.register
+def _(dist: LowRankMultivariateNormal, loc: Tensor, scale: Tensor) -> LowRankMultivariateNormal:
+    return LowRankMultivariateNormal(
+        loc + scale * dist.loc,
+        scale.unsqueeze(-1) * dist.cov_factor,
+        scale.square() * dist.cov_diag,
+        validate_args=False,
+    )
+
+
 @affine.register(Independent)
 def _(dist: Independent[Any], loc: Tensor, scale: Tensor) -> Distribution:
     base = dist.base_dist
     if not isinstance(base, Normal):
         return affine.dispatch(Distribution)(dist, loc, scale)
-    moved = Normal(loc + scale * base.loc, torch.abs(scale) * base.scale, validate_args=False)
+    moved = Normal(loc + scale * base.loc, scale * base.scale, validate_args=False)
     return Independent(moved, dist.reinterpreted_batch_ndims, validate_args=False)

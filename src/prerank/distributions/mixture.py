@@ -332,7 +332,7 @@ def _check_parameters(
     check_same_device(loc, logits, ("loc", "logits"))
     check_same_device(loc, scale_tril, ("loc", "scale_tril"))
     for name, value in (("logits", logits), ("loc", loc), ("scale_tril", scale_tril)):
-        check_finite(value, name)
+        check_finite(value, name, "the network that made it may have diverged")
     if not bool((scale_tril.diagonal(dim1=-2, dim2=-1) > 0).all()):
         raise InputError(
             "scale_tril must have a positive diagonal: it is the Cholesky factor of each "

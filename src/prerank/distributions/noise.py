@@ -79,9 +79,9 @@ class RunNoise:
         bits = _round32(counter ^ (key >> 32).to(torch.int32), 13, -0x7A143595, -0x3D4D51CB)
         bits ^= (key & 0x7FFFFFFF).to(torch.int32)
         bits = _round32(bits, 15, 0x7FEB352D, -0x7B935975)
-        # Centred on the 2^32 cells of (0, 1); rounding to float32 must not reach 0.
+        # Centred on the 2^32 cells of (0, 1); rounding to float32 must reach neither 0 nor 1.
         kind = torch.get_default_dtype() if dtype is None else dtype
-        return bits.to(kind).mul_(2.0**-32).add_(0.5 + 2.0**-33).clamp_min_(2.0**-33)
+        return bits.to(kind).mul_(2.0**-32).add_(0.5 + 2.0**-33).clamp_(2.0**-33, 1 - 2.0**-24)
 
 
 Noise = torch.Generator | RunNoise | None

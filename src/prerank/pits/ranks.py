@@ -9,11 +9,19 @@ from torch.distributions import Distribution
 from prerank.distributions import Draws, draw
 from prerank.distributions.noise import standard_uniform
 from prerank.errors import InputError
-from prerank.inputs import as_count, as_generator, check_distribution, check_observations
-from prerank.pits.closed_forms import closed_form
+from prerank.inputs import (
+    as_count,
+    as_generator,
+    check_distribution,
+    check_observations,
+    full_precision,
+)
+from prerank.pits.closed_forms import ProjectedCDF, closed_form
 from prerank.preranks import PreRank
 
 __all__ = ["ProjectedPIT", "project_pits", "rank_pit"]
+
+_CHUNK_VALUES = 2**22  # points times targets at a time
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ def project_pits(
     check_distribution(dist)
     as_count(n_samples, "n_samples", minimum=2)
     source = as_generator(generator, "draw")
-    with torch.no_grad():
+    with torch.no_grad(), full_precision():
         observed = check_observations(dist, y)
         for prerank in preranks:
             prerank.check(dist)
@@ -105,7 +113,7 @@ def project_pits(
             if cdf is not None:
                 z = cdf(observed)
                 wanted = with_stand_ins and z.shape[-1] > 1
-                stand_ins = cdf(draws.points) if wanted and draws is not None else None
+                stand_ins = _in_blocks(cdf, draws.points) if wanted and draws else None
                 ties = torch.zeros_like(z[..., 0, :])
                 result = ProjectedPIT(prerank, z, "closed form", ties, stand_ins)
             elif draws is not None:
@@ -141,6 +149,12 @@ def _by_ranks(
     z = rank_pit(values[0], values[1:], uniform[0], draws.weights)
     method = "ranks" if draws.weights is None else "weighted ranks"
     return ProjectedPIT(prerank, z, method, ties)
+
+
+def _in_blocks(cdf: ProjectedCDF, points: Tensor) -> Tensor:
+    """Evaluate a closed form at many points without holding all components at once."""
+    blocks = points.split(max(1, _CHUNK_VALUES // points[0].numel()))
+    return torch.cat([cdf(block) for block in blocks])
 
 
 def make_pool(observed: Tensor, draws: Draws) -> tuple[Tensor, Tensor | None]:

@@ -9,7 +9,13 @@ from torch.distributions import Distribution
 from prerank.distributions import Draws, draw_differentiable
 from prerank.distributions.noise import Noise, as_noise, row_uniform
 from prerank.errors import GradientError, InputError
-from prerank.inputs import as_count, as_positive, check_distribution, check_observations
+from prerank.inputs import (
+    as_count,
+    as_positive,
+    check_distribution,
+    check_observations,
+    full_precision,
+)
 from prerank.pits.closed_forms import closed_form
 from prerank.pits.ranks import make_pool
 from prerank.preranks import PreRank, PreRankLike, parse
@@ -118,19 +124,22 @@ def smooth_pits(
     as_count(n_samples, "n_samples", minimum=2)
     source = as_noise(generator)
     parts = []
-    for term in terms:
-        cdf = closed_form(dist, term) if closed_forms else None
-        if cdf is not None:
-            parts.append(cdf(observed))
-            continue
-        if not term.differentiable:
-            raise GradientError(
-                f"pre-rank {term.label!r} counts points, so it has no gradient: it can be "
-                "diagnosed but not trained through; 'copula' has a smooth form"
+    with full_precision():
+        for term in terms:
+            cdf = closed_form(dist, term) if closed_forms else None
+            if cdf is not None:
+                parts.append(cdf(observed))
+                continue
+            if not term.differentiable:
+                raise GradientError(
+                    f"pre-rank {term.label!r} counts points, so it has no gradient: it can be "
+                    "diagnosed but not trained through; 'copula' has a smooth form"
+                )
+            if draws is None:
+                draws = draw_differentiable(dist, n_samples, generator=source)
+            parts.append(
+                _smoothed(dist, observed, term, draws, tau=tau, widths=widths, noise=source)
             )
-        if draws is None:
-            draws = draw_differentiable(dist, n_samples, generator=source)
-        parts.append(_smoothed(dist, observed, term, draws, tau=tau, widths=widths, noise=source))
     return parts
 
 
@@ -187,25 +196,43 @@ def _project(
     noise: Noise,
 ) -> tuple[Draws, Tensor]:
     """The draws that are ranked, and T of the observation and of each of them."""
-    ranked, held_out = _hold_out(draws) if prerank.pooled else (draws, draws)
+    if not prerank.pooled:
+        pool, weights = make_pool(observed, draws)
+        nothing = pool.new_empty(0)
+        return draws, prerank.smooth_project(pool, dist, Reference(draws, inner, nothing, weights))
+    batch = observed.shape[:-1]
+    shift = row_uniform(1, batch, like=observed, noise=noise)
+    ranked, held_out = _hold_out(draws, shift)
     pool, weights = make_pool(observed, ranked)
-    uniform = pool.new_empty(0)
-    if prerank.pooled:
-        uniform = row_uniform(len(pool), observed.shape[:-1], like=pool, noise=noise)
+    uniform = row_uniform(len(pool), batch, like=pool, noise=noise)
     return ranked, prerank.smooth_project(pool, dist, Reference(held_out, inner, uniform, weights))
 
 
-def _hold_out(draws: Draws) -> tuple[Draws, Draws]:
-    """Every fourth draw becomes a reference: stratified draws stay so in both parts."""
-    chosen = torch.arange(len(draws.points), device=draws.points.device) % _REFERENCE_EVERY == 1
+def _hold_out(draws: Draws, shift: Tensor) -> tuple[Draws, Draws]:
+    """Make every fourth draw a reference, beginning at a random one of the first four.
+
+    Stratified draws sweep through the components in order. A random beginning in each row leaves
+    both parts with every component in proportion to its weight.
+
+    Args:
+        draws: all draws.
+        shift: uniforms, broadcastable to `(1, *batch_shape)`.
+    """
+    points, weights = draws
+    size = len(points)
+    start = (shift * _REFERENCE_EVERY).floor().to(torch.int64)
+    index = torch.arange(size, device=points.device).reshape(-1, *[1] * (points.dim() - 2))
+    index = ((index + start) % size).expand(points.shape[:-1])
+    points = points.gather(0, index.unsqueeze(-1).expand_as(points))
+    chosen = torch.arange(size, device=points.device) % _REFERENCE_EVERY == 0
     parts = []
     for mask in (~chosen, chosen):
-        weights = None
-        if draws.weights is not None:
-            weights = draws.weights[mask]
-            tiny = torch.finfo(weights.dtype).tiny  # all members of a part may weigh nothing
-            weights = weights / weights.detach().sum(0).clamp_min(tiny)
-        parts.append(Draws(draws.points[mask], weights))
+        share = None
+        if weights is not None:
+            share = weights.gather(0, index)[mask]
+            tiny = torch.finfo(share.dtype).tiny  # all members of a part may weigh nothing
+            share = share / share.detach().sum(0).clamp_min(tiny)
+        parts.append(Draws(points[mask], share))
     return parts[0], parts[1]
 
 

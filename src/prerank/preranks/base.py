@@ -95,7 +95,7 @@ class PreRank(ABC):
 
     @property
     def label(self) -> str:
-        """The text that `parse` turns back into this pre-rank."""
+        """How it is called in tables; `parse` reads it, except for code and directions."""
         changed = [
             str(getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default
         ]
@@ -121,8 +121,18 @@ class Linear(PreRank):
         """
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
-        """Compute `v . y` for every member of the pool."""
-        return torch.einsum("...d,...jd->...j", pool, self.directions(dist, pool, weights))
+        """Compute `v . y` for every member of the pool.
+
+        Direction by direction: a matrix product rounds equal points differently at different
+        places, and would break their ties.
+        """
+        directions = self.directions(dist, pool, weights)
+        return torch.stack([(pool * v).sum(-1) for v in directions.unbind(-2)], -1)
+
+    def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
+        """Compute `v . y` in one product."""
+        directions = self.directions(dist, points, reference.weights)
+        return torch.einsum("...d,...jd->...j", points, directions)
 
 
 @dataclass(frozen=True)

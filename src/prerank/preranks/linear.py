@@ -10,7 +10,7 @@ from torch.distributions import Distribution, Independent
 
 from prerank.distributions import Ensemble
 from prerank.errors import InputError, NotApplicableError, ShapeError
-from prerank.inputs import check_finite, parameter_of
+from prerank.inputs import as_tensor, check_finite, parameter_of
 from prerank.preranks.base import Linear
 
 __all__ = ["PCA", "Location", "Marginal", "Projection"]
@@ -74,6 +74,11 @@ class Projection(Linear):
     vectors: Tensor
     name: ClassVar[str] = "projection"
 
+    def __post_init__(self) -> None:
+        """Convert and check the directions."""
+        object.__setattr__(self, "vectors", as_tensor(self.vectors, "vectors"))
+        check_finite(self.vectors, "vectors")
+
     def __eq__(self, other: object) -> bool:
         """Compare by identity of the directions."""
         return isinstance(other, Projection) and other.vectors is self.vectors
@@ -84,12 +89,14 @@ class Projection(Linear):
 
     def check(self, dist: Distribution) -> None:
         """Raise where the directions do not fit the targets."""
-        if self.vectors.dim() < 2 or self.vectors.shape[-1] != dist.event_shape[0]:
+        shape = self.vectors.shape
+        fits = len(shape) >= 2 and shape[-1] == dist.event_shape[0]
+        if not fits or not _broadcasts(shape[:-2], dist.batch_shape):
             raise ShapeError(
                 f"projection has vectors of shape {tuple(self.vectors.shape)}, but dist has "
-                f"event_shape {tuple(dist.event_shape)}: vectors must be (..., J, D)"
+                f"batch_shape {tuple(dist.batch_shape)} and event_shape "
+                f"{tuple(dist.event_shape)}: vectors must be (J, D) or (*batch_shape, J, D)"
             )
-        check_finite(self.vectors, "vectors")
 
     def directions(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
@@ -196,6 +203,13 @@ def predictive_covariance(dist: Distribution) -> Tensor | None:
     if covariance is None or not bool(torch.isfinite(covariance).all()):
         return None
     return covariance
+
+
+def _broadcasts(shape: torch.Size, batch: torch.Size) -> bool:
+    try:
+        return torch.broadcast_shapes(shape, batch) == batch
+    except RuntimeError:
+        return False
 
 
 def _pooled_covariance(pool: Tensor, weights: Tensor | None) -> Tensor:

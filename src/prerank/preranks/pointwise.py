@@ -129,14 +129,38 @@ class HDR(PreRank):
 
     def check(self, dist: Distribution) -> None:
         """Raise for distributions without a density."""
-        if isinstance(dist, Ensemble):
+        if isinstance(dist, Ensemble) or type(dist).log_prob is Distribution.log_prob:
             raise NotApplicableError(
-                "hdr needs a density and an Ensemble has none: use 'copula' or "
+                f"hdr needs a density and {type(dist).__name__} has none: use 'copula' or "
                 "'energy_score', or pass a distribution with log_prob"
             )
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Evaluate the log-density at every member of the pool."""
-        chunks = pool.split(max(1, _CHUNK_VALUES // max(1, pool[0].numel())))
-        values = torch.cat([log_density(dist, chunk) for chunk in chunks])
-        return values.unsqueeze(-1)
+        inside = _in_support(dist, pool)
+        if bool(inside.all()):
+            return self._log_density(pool, dist)
+        safe = torch.where(inside.unsqueeze(-1), pool, pool[-1])  # a draw lies inside
+        values = self._log_density(safe, dist)
+        return torch.where(inside.unsqueeze(-1), values, -torch.inf)
+
+    def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
+        """Evaluate the log-density; training through points outside the support is an error."""
+        return self._log_density(points, dist)
+
+    @staticmethod
+    def _log_density(points: Tensor, dist: Distribution) -> Tensor:
+        chunks = points.split(max(1, _CHUNK_VALUES // max(1, points[0].numel())))
+        return torch.cat([log_density(dist, chunk) for chunk in chunks]).unsqueeze(-1)
+
+
+def _in_support(dist: Distribution, points: Tensor) -> Tensor:
+    """Where the density is not 0 by definition: an observation elsewhere has the lowest rank."""
+    try:
+        support = dist.support
+    except NotImplementedError:
+        support = None
+    if support is None:
+        return torch.ones(points.shape[:-1], dtype=torch.bool, device=points.device)
+    inside: Tensor = support.check(points)
+    return inside if inside.dim() < points.dim() else inside.all(-1)

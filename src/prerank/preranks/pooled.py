@@ -62,7 +62,7 @@ class MultivariateRank(Copula):
 
     .. math:: T_i = \#\{ j : p_j \le p_i \text{ in every coordinate} \},
 
-    which is the copula pre-rank plus one, and so has the same ranks.
+    which is the copula pre-rank plus one: the same ranks under the name that the literature uses.
     """
 
     name: ClassVar[str] = "multivariate_rank"

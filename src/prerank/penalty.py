@@ -96,7 +96,10 @@ class CalibrationPenalty(nn.Module):
     def extra_repr(self) -> str:
         """The settings, for printing."""
         terms = "+".join(term.label for term in self.preranks)
-        return f"{terms!r}, n_samples={self.n_samples}, p={self.p:g}, tau={self.tau:g}"
+        return (
+            f"{terms!r}, n_samples={self.n_samples}, p={self.p:g}, levels={self.levels}, "
+            f"tau={self.tau:g}, level_tau={self.level_tau:g}"
+        )
 
     def _deviation(self, z: Tensor) -> Tensor:
         """Smooth PCE of each component, `(..., J)`."""

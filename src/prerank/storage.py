@@ -12,7 +12,14 @@ from torch import Tensor
 
 from prerank.errors import InputError
 
-__all__ = ["read_json", "read_tensors", "write_atomically", "write_json", "write_tensors"]
+__all__ = [
+    "check_json",
+    "read_json",
+    "read_tensors",
+    "write_atomically",
+    "write_json",
+    "write_tensors",
+]
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]) -> Path:
@@ -27,6 +34,7 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]
     temporary = Path(name)
     try:
         write(temporary)
+        temporary.chmod(0o666 & ~_umask())  # temporary files are private by default
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(target)
@@ -38,8 +46,16 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]
 
 def write_json(path: str | os.PathLike[str], value: object) -> Path:
     """Write a value as JSON."""
-    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    text = check_json(value)
     return write_atomically(path, lambda file: _write_text(file, text))
+
+
+def check_json(value: object) -> str:
+    """Turn a value into JSON text, or raise `InputError` where it has none."""
+    try:
+        return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise InputError(f"this value cannot be saved as JSON: {error}") from error
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
@@ -70,6 +86,12 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
             return {name: torch.clone(file.get_tensor(name)) for name in list(file.keys())}, about
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _write_text(file: Path, text: str) -> None:

@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor
-from torch.distributions import MixtureSameFamily
+from torch.distributions import MixtureSameFamily, Normal
 
 from prerank.errors import InputError
 
@@ -35,7 +35,10 @@ def mixture_quantiles(mixture: MixtureSameFamily, levels: Tensor) -> Tensor:
     if levels.dim() != 1 or not bool(((levels > 0) & (levels < 1)).all()):
         raise InputError(f"quantile levels must be a vector of numbers in (0, 1), got {levels}")
     alpha = levels.reshape(-1, *[1] * len(mixture.batch_shape))
-    bounds = mixture.component_distribution.icdf(alpha.unsqueeze(-1))
+    normal = mixture.component_distribution
+    if not isinstance(normal, Normal):
+        raise InputError(f"mixture must be one of normals, not of {type(normal).__name__}")
+    bounds = normal.loc + normal.scale * torch.special.ndtri(alpha.unsqueeze(-1))
     low, high = bounds.amin(-1), bounds.amax(-1)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)

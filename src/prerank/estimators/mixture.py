@@ -19,7 +19,7 @@ from prerank.distributions.quantiles import mixture_quantiles
 from prerank.errors import InputError
 from prerank.estimators.encoding import TableEncoder
 from prerank.estimators.progress import progress_bar
-from prerank.inputs import column_names
+from prerank.inputs import as_tensor, column_names
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PreRankLike, parse
@@ -223,7 +223,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 trials = []
                 for index, strength in enumerate(strengths):
                     part = slice(index * splits, (index + 1) * splits)
-                    trained[strength] = result.theta[part][:1]
+                    trained[strength] = result.theta[part][:1].clone()
                     trials.append(
                         Trial(
                             strength,
@@ -257,8 +257,12 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         if y is None:
             raise InputError("this regressor requires y to be passed, but the target y is None")
-        if not isinstance(self.strength, str) and not float(self.strength) >= 0:
-            raise InputError(f"strength must be at least 0 or 'auto', got {self.strength}")
+        if not isinstance(self.strength, str):
+            number = isinstance(self.strength, int | float | np.number)
+            if not number or not 0 <= float(self.strength) < np.inf:
+                raise InputError(f"strength must be at least 0 or 'auto', got {self.strength!r}")
+        if isinstance(self.hidden, int | float):
+            raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
         self.encoder_ = _text_encoder(X)
         inputs = self._encode(X, reset=True)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
@@ -282,13 +286,18 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.encoder_ is None:
             checked: npt.NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64)
             return checked
+        if not hasattr(X, "iloc"):
+            raise InputError(
+                "the model was fitted to a table with text columns: pass a DataFrame with the same "
+                "columns"
+            )
         validate_data(self, X, reset=reset, skip_check_array=True)
         encoded: npt.NDArray[np.float64] = check_array(self.encoder_(X), dtype=np.float64)
         return encoded
 
     def _standard_dist(self, X: Any) -> GaussianMixture:
         check_is_fitted(self)
-        inputs = torch.from_numpy(np.ascontiguousarray(self._encode(X)))
+        inputs = as_tensor(self._encode(X), "X")
         standard = self.x_scaler_(inputs, clip=True).to(self.theta_.dtype)
         with torch.no_grad():
             dist = self.network_(self.theta_, standard.unsqueeze(0))
@@ -302,12 +311,14 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _standard_pair(self, X: Any, y: Any) -> tuple[GaussianMixture, Tensor]:
         dist = self._standard_dist(X)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        if targets.size != dist.batch_shape[0] * self.n_outputs_:
+        rows = dist.batch_shape[0]
+        flat = self.n_outputs_ == 1 and targets.shape == (rows,)
+        if not flat and targets.shape != (rows, self.n_outputs_):
             raise InputError(
-                f"X has {dist.batch_shape[0]} rows and the model {self.n_outputs_} targets, but y "
-                f"has shape {targets.shape}"
+                f"X has {rows} rows and the model {self.n_outputs_} targets, but y has shape "
+                f"{targets.shape}"
             )
-        observed = torch.from_numpy(np.ascontiguousarray(targets).reshape(-1, self.n_outputs_))
+        observed = as_tensor(targets.reshape(rows, -1), "y")
         return dist, self.y_scaler_(observed)
 
     def _device(self) -> str:

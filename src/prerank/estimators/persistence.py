@@ -12,7 +12,7 @@ from prerank.errors import InputError
 from prerank.estimators.encoding import TableEncoder
 from prerank.estimators.mixture import MixtureRegressor
 from prerank.models import MixtureNetwork
-from prerank.storage import read_json, read_tensors, write_json, write_tensors
+from prerank.storage import check_json, read_json, read_tensors, write_json, write_tensors
 from prerank.training.data import Scaler
 from prerank.training.selection import Judgement, Selection
 
@@ -43,13 +43,11 @@ def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
     for key, attribute in _SCALERS.items():
         for part in fields(Scaler):
             tensors[f"{key}.{part.name}"] = getattr(getattr(model, attribute), part.name)
-    weights = write_tensors(folder / _WEIGHTS, tensors, {"format": str(FORMAT)})
     names = getattr(model, "feature_names_in_", None)
     settings = {
         "format": FORMAT,
         "class": type(model).__name__,
-        "weights_sha256": _sha256(weights),
-        "parameters": parameters,
+        "parameters": {name: _plain(value) for name, value in parameters.items()},
         "network": asdict(model.network_),
         "strength": model.strength_,
         "selection": None if model.selection_ is None else asdict(model.selection_),
@@ -60,7 +58,9 @@ def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
         "target_names": list(model.target_names_),
         "levels": None if model.encoder_ is None else model.encoder_.levels,
     }
-    write_json(folder / _SETTINGS, settings)
+    check_json(settings)  # before an older model is touched
+    weights = write_tensors(folder / _WEIGHTS, tensors, {"format": str(FORMAT)})
+    write_json(folder / _SETTINGS, {**settings, "weights_sha256": _sha256(weights)})
 
 
 def load_model(path: str | PathLike[str]) -> MixtureRegressor:
@@ -130,6 +130,13 @@ def _restore_selection(value: dict[str, Any] | None) -> Selection | None:
         return None
     trace = tuple(Judgement(**row) for row in value["trace"])
     return Selection(value["strength"], value["reason"], trace, value["budget"])
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy and devices of torch, as JSON knows them."""
+    if hasattr(value, "item"):
+        return value.item()
+    return str(value) if isinstance(value, torch.device) else value
 
 
 def _as_text(model: MixtureRegressor) -> str:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from prerank.errors import InputError, ShapeError
-from prerank.inputs import as_points
+from prerank.inputs import as_points, check_finite
 
 __all__ = ["Scaler", "TrainingData"]
 
@@ -34,7 +34,9 @@ class Scaler:
         loc = values.mean(-2, keepdim=True)
         scale = values.std(-2, correction=0, keepdim=True)
         # Rounding gives a constant column a tiny spread: dividing by it would blow up new values.
-        constant = scale <= 8 * torch.finfo(values.dtype).eps * (1 + loc.abs())
+        size = values.abs().amax(-2, keepdim=True)
+        constant = scale <= 8 * torch.finfo(values.dtype).eps * size
+        check_finite(scale, "the standard deviation of a column", "its values are too large")
         scale = torch.where(constant, 1, scale)
         low, high = values.amin(-2, keepdim=True), values.amax(-2, keepdim=True)
         return cls(loc, scale, (low - loc) / scale, (high - loc) / scale)

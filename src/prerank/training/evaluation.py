@@ -13,7 +13,7 @@ from prerank.scores import energy_score, nll
 
 __all__ = ["Evaluation", "evaluate"]
 
-_CHUNK_VALUES = 2**23  # rows x draws x targets at a time, over the whole stack
+_CHUNK_VALUES = 2**20  # rows x draws x targets of a run; noise is drawn by chunk, whatever M is
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def evaluate(
             torch.cat([s.nll for s in single]),
         )
     generator = torch.Generator().manual_seed(seed)
-    rows = max(1, _CHUNK_VALUES // (len(theta) * n_samples * y.shape[-1]))
+    rows = max(1, _CHUNK_VALUES // (n_samples * y.shape[-1]))
     pits: list[list[Tensor]] = []
     energy, likelihood = [], []
     with torch.no_grad():

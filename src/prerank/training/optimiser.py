@@ -46,7 +46,7 @@ class Adam:
         """Make one step, in place."""
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
         usable = torch.isfinite(norm)
-        gradient = torch.where(usable, gradient * (bound / norm.clamp_min(bound)), 0)
+        gradient = torch.where(usable, gradient * (bound / norm).clamp_max(1), 0)
         self.steps += usable
         first = torch.lerp(gradient, self.first, _BETA1)
         second = torch.lerp(gradient.square(), self.second, _BETA2)

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Selection", "Trial", "choose_strength", "search_strength"]
 
 AUTO_GRID = (0.0, 1.0, 3.0, 10.0, 30.0)
-_FACTOR = 10**0.5
-_LARGEST, _SMALLEST = 1000.0, 0.03
+_LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 
 
 @dataclass(frozen=True)
@@ -151,6 +150,8 @@ def search_strength(
         start: tuple[float, ...] = AUTO_GRID
     else:
         start = tuple(sorted({0.0, *map(float, grid)}))
+        if len(start) == 1 or not all(0 <= strength < float("inf") for strength in start):
+            raise InputError(f"strengths must be positive numbers, got {list(grid)}")
     trials = list(run(start))
     selection = choose_strength(trials, budget=budget, margin=margin)
     while isinstance(grid, str):
@@ -166,16 +167,11 @@ def _beyond(selection: Selection) -> float | None:
     """The next strength past an edge of the trace, or None where the best one is bracketed."""
     positive = [judgement for judgement in selection.trace if judgement.strength > 0]
     largest, smallest = positive[-1], positive[0]
-    if largest.chosen and largest.strength * _FACTOR <= _LARGEST * 1.01:
-        return _rounded(largest.strength * _FACTOR)
-    affordable = any(judgement.within_budget for judgement in positive)
-    if not affordable and smallest.strength / _FACTOR >= _SMALLEST * 0.99:
-        return _rounded(smallest.strength / _FACTOR)
+    if largest.chosen:
+        return next((step for step in _LADDER if step > largest.strength), None)
+    if not any(judgement.within_budget for judgement in positive):
+        return next((step for step in reversed(_LADDER) if step < smallest.strength), None)
     return None
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.1g}")
 
 
 def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement:

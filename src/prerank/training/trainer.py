@@ -12,6 +12,7 @@ from prerank.distributions.noise import RunNoise
 from prerank.errors import InputError
 from prerank.inputs import as_count
 from prerank.models import Network
+from prerank.preranks import PCA
 from prerank.storage import read_tensors, write_tensors
 from prerank.training.data import TrainingData
 from prerank.training.objective import Objective
@@ -19,7 +20,7 @@ from prerank.training.optimiser import Adam
 
 __all__ = ["Progress", "Run", "Settings", "Trainer", "TrainingResult", "train"]
 
-_CHUNK_VALUES = 2**22  # rows x draws x targets of one validation chunk, over the whole stack
+_CHUNK_ROWS = 1024  # of the validation rows; noise is drawn by chunk, so not a matter of M
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Trainer:
     Every run is a function of its own seed, split and strength: neither its place in the stack nor
     the other runs, nor an interruption, changes it (up to rounding). Runs stop one by one on the
     objective that they are trained on, computed on all validation rows at once with fixed noise,
-    and leave the stack whenever half of it has stopped.
+    and leave the stack when they do.
 
     Args:
         network: maps parameters and inputs to distributions.
@@ -157,6 +158,13 @@ class Trainer:
             raise InputError("this network cannot be stacked: use train(), which goes one by one")
         if not all(0 <= run.split < len(data.x) for run in runs):
             raise InputError(f"runs name splits outside 0..{len(data.x) - 1}")
+        penalty = objective.penalty if objective else None
+        for term in penalty.preranks if penalty else ():
+            if isinstance(term, PCA) and isinstance(term.components, float):
+                raise InputError(
+                    f"{term.label} chooses its number of components anew for every batch and "
+                    "stack: name the number, as in pca(2)"
+                )
         self.network = network
         self.data = data
         self.runs = tuple(runs)
@@ -186,6 +194,8 @@ class Trainer:
 
     def step(self) -> None:
         """Make one optimiser step for every run, and close the epoch where it is complete."""
+        if self.done:
+            raise InputError("every run has stopped: there is nothing left to train")
         state, settings = self._state, self.settings
         size = min(settings.batch_size, self.data.train.shape[1])
         batches = self.data.train.shape[1] // size  # in one pass over the rows
@@ -285,11 +295,9 @@ class Trainer:
         """Objective on all validation rows at once, with the same noise in every epoch: `(m,)`."""
         state, objective = self._state, self.objective
         rows = self.data.validation[self._splits[state.place]]
-        draws = 1 if objective.penalty is None else objective.penalty.n_samples
-        per_row = len(state.place) * draws * self.data.y.shape[-1]
         scores, pits = [], []
         with torch.no_grad():
-            parts = rows.split(max(1, _CHUNK_VALUES // per_row), dim=1)
+            parts = rows.split(_CHUNK_ROWS, dim=1)
             for number, part in enumerate(parts):
                 x, y = self._gather(part)
                 dist = self.network(state.adam.theta, x)
@@ -331,7 +339,8 @@ class Trainer:
 
     def _signature(self) -> str:
         """Text that identifies what is trained."""
-        return repr((self.runs, dataclasses.asdict(self.settings), self.network.n_parameters))
+        what = (self.runs, self.settings, self.objective, self.network, self.data.x.dtype)
+        return repr(what)
 
     def _tensor(self, values: Sequence[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype, device=self.data.x.device)

@@ -1,0 +1,94 @@
+"""Tables in Parquet files."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from prerank.datasets import load_table
+from prerank.datasets.tables import data_folder
+from prerank.errors import InputError
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+def write(folder, columns, name="small"):
+    folder.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(columns).to_parquet(folder / f"{name}.parquet")
+
+
+def test_round_trip(tmp_path):
+    # Out of order, with two digits, another type and a column that is neither input nor target.
+    columns = {
+        "y1": [1.5, 2.5, 3.5],
+        "x10": [7, 8, 9],
+        "id": ["a", "b", "c"],
+        "y0": [0.1, 0.2, 0.3],
+    }
+    columns |= {"x2": [True, False, True], "x0": np.array([1, 2, 3], dtype=np.float32)}
+    write(tmp_path, columns)
+    table = load_table("small", tmp_path)
+    assert table.name == "small"
+    assert table.inputs == ("x0", "x2", "x10")
+    assert table.targets == ("y0", "y1")
+    assert table.x.dtype == table.y.dtype == np.float32
+    np.testing.assert_array_equal(table.x, [[1, 1, 7], [2, 0, 8], [3, 1, 9]])
+    np.testing.assert_array_equal(table.y, np.float32([[0.1, 1.5], [0.2, 2.5], [0.3, 3.5]]))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": [1.0], "b": [2.0]},
+        {"x0": [1.0]},
+        {"y0": [1.0]},
+        {"x": [1.0], "y": [2.0]},
+        {"x_0": [1.0], "y_0": [2.0]},
+        {"X0": [1.0], "Y0": [2.0]},
+    ],
+    ids=str,
+)
+def test_wrong_columns(tmp_path, columns):
+    write(tmp_path, columns)
+    with pytest.raises(InputError, match=r"small\.parquet needs columns x0"):
+        load_table("small", tmp_path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(InputError, match=r"none\.parquet.*PRERANK_DATA"):
+        load_table("none", tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not parquet at all", b"PAR1" + b"\0" * 40 + b"PAR1"])
+def test_broken_file(tmp_path, content):
+    (tmp_path / "small.parquet").write_bytes(content)
+    with pytest.raises(InputError, match=r"small\.parquet"):
+        load_table("small", tmp_path)
+
+
+def test_folder_from_the_environment(tmp_path, monkeypatch):
+    write(tmp_path / "a", {"x0": [1.0], "y0": [2.0]})
+    write(tmp_path / "cache" / "prerank", {"x0": [3.0], "y0": [2.0]})
+    monkeypatch.setenv("PRERANK_DATA", str(tmp_path / "a"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert load_table("small").x.item() == 1.0
+    monkeypatch.delenv("PRERANK_DATA")
+    assert load_table("small").x.item() == 3.0
+    monkeypatch.setenv("PRERANK_DATA", "")  # as good as not set
+    assert load_table("small").x.item() == 3.0
+    assert load_table("small", tmp_path / "a").x.item() == 1.0
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_folder() == tmp_path / ".cache" / "prerank"
+
+
+@pytest.mark.skipif(not (DATA / "households.parquet").is_file(), reason=f"{DATA} is not here")
+def test_a_real_dataset():
+    table = load_table("households", DATA)
+    assert table.y.shape == (7207, 4)
+    assert len(table.x) == 7207
+    assert np.isfinite(table.x).all()
+    assert np.isfinite(table.y).all()
+    assert table.targets == ("y0", "y1", "y2", "y3")
+    assert (table.y.std(0) > 0).all()

@@ -1,0 +1,132 @@
+"""Any torch module as a function of its parameters."""
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Independent, MultivariateNormal, Normal
+
+from prerank import GaussianMixture
+from prerank.errors import InputError
+from prerank.models import ModuleNetwork
+
+F64 = torch.float64
+
+
+class Gaussian(nn.Module):
+    """Means from a small network and a common spread."""
+
+    def __init__(self, hidden=5):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, hidden), nn.Tanh(), nn.Linear(hidden, 2))
+        self.log_scale = nn.Parameter(torch.zeros(2))
+
+    def forward(self, x):
+        scale = self.log_scale.exp().expand(len(x), 2)
+        return Independent(Normal(self.body(x), scale), 1)
+
+
+class Mixture(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 2 + 4)
+
+    def forward(self, x):
+        logits, loc = self.linear(x).split([2, 4], -1)
+        factor = torch.eye(2, dtype=x.dtype).expand(len(x), 2, 2, 2)
+        return GaussianMixture(logits, loc.reshape(-1, 2, 2), factor)
+
+
+class Full(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return MultivariateNormal(self.linear(x), torch.eye(2, dtype=x.dtype))
+
+
+@pytest.mark.parametrize("build", [Gaussian, Mixture, Full])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_wraps_a_module(build, dtype):
+    network = ModuleNetwork(build)
+    assert not network.stackable
+    assert network.n_parameters == sum(p.numel() for p in build().parameters())
+    theta = network.initial(3).to(dtype)[None]
+    x = torch.randn(1, 7, 3, dtype=dtype)
+    found = network(theta, x)
+    assert found.batch_shape == (1, 7)
+    assert found.event_shape == (2,)
+    module = build().to(dtype)
+    nn.utils.vector_to_parameters(theta[0], module.parameters())
+    y = torch.randn(7, 2, dtype=dtype)
+    torch.testing.assert_close(found.log_prob(y[None])[0], module(x[0]).log_prob(y))
+
+
+def test_initial_is_a_function_of_the_seed():
+    network = ModuleNetwork(Gaussian)
+    state = torch.get_rng_state()
+    first = network.initial(3)
+    torch.rand(4)
+    again = ModuleNetwork(Gaussian).initial(3)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, network.initial(4))
+    torch.set_rng_state(state)
+    network.initial(3)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(3)
+    assert torch.equal(first, nn.utils.parameters_to_vector(Gaussian().parameters()).detach())
+
+
+def test_parameters_are_an_argument():
+    network = ModuleNetwork(Gaussian)
+    x = torch.randn(1, 7, 3)
+    theta = network.initial(0)[None]
+    before = network(theta, x).mean
+    network(theta + 1, x)
+    assert torch.equal(network(theta, x).mean, before)  # nothing is kept
+    leaf = theta.clone().requires_grad_()
+    value = network(leaf, x).log_prob(torch.zeros(1, 7, 2)).sum()
+    (gradient,) = torch.autograd.grad(value, leaf)
+    assert gradient.shape == theta.shape
+    assert (gradient != 0).float().mean() > 0.9
+
+
+def test_buffers_are_kept():
+    class Shifted(Gaussian):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("shift", torch.tensor([10.0, -10.0]))
+
+        def forward(self, x):
+            base = super().forward(x).base_dist
+            return Independent(Normal(base.loc + self.shift, base.scale), 1)
+
+    plain, shifted = ModuleNetwork(Gaussian), ModuleNetwork(Shifted)
+    assert plain.n_parameters == shifted.n_parameters
+    theta, x = plain.initial(0)[None], torch.randn(1, 7, 3)
+    difference = shifted(theta, x).mean - plain(theta, x).mean
+    torch.testing.assert_close(difference, torch.tensor([10.0, -10.0]).expand(1, 7, 2))
+
+
+def test_build_may_be_any_function():
+    network = ModuleNetwork(lambda: Gaussian(hidden=9))
+    assert network.n_parameters == 3 * 9 + 9 + 9 * 2 + 2 + 2
+
+
+def test_a_stack_is_refused():
+    network = ModuleNetwork(Gaussian)
+    theta = torch.stack([network.initial(0), network.initial(1)])
+    with pytest.raises(InputError, match="one run at a time, got 2"):
+        network(theta, torch.zeros(2, 7, 3))
+
+
+@pytest.mark.parametrize("build", [3, "linear", None])
+def test_build_must_be_callable(build):
+    with pytest.raises(InputError, match="callable"):
+        ModuleNetwork(build)
+
+
+@pytest.mark.parametrize("made", [None, 3, torch.zeros(2)])
+def test_build_must_make_a_module(made):
+    with pytest.raises(InputError, match=r"nn\.Module"):
+        ModuleNetwork(lambda: made)

@@ -1,0 +1,204 @@
+"""Files are whole or absent, come back as they were written, and say so when they are broken."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from prerank.errors import InputError
+from prerank.storage import read_json, read_tensors, write_atomically, write_json, write_tensors
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
+# --- atomic ----------------------------------------------------------------------------------
+
+
+class BrokenError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [BrokenError, KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("old", [None, "old content"])
+def test_a_failing_write_leaves_what_was_there(tmp_path, error, old):
+    target = tmp_path / "file.txt"
+    if old is not None:
+        target.write_text(old)
+
+    def half(path):
+        path.write_text("half of the new")
+        assert path.parent == tmp_path  # the same file system: a rename is one step
+        raise error
+
+    with pytest.raises(error):
+        write_atomically(target, half)
+    assert names(tmp_path) == ([] if old is None else ["file.txt"])
+    if old is not None:
+        assert target.read_text() == old
+
+
+def test_a_write_that_ends_replaces_the_file(tmp_path):
+    target = tmp_path / "file.txt"
+    for content in ("one", "two"):
+        found = write_atomically(target, lambda path, content=content: path.write_text(content))
+        assert found == target
+        assert target.read_text() == content
+        assert names(tmp_path) == ["file.txt"]
+
+
+def test_the_old_file_is_there_until_the_end(tmp_path):
+    target = tmp_path / "file.txt"
+    target.write_text("old")
+
+    def write(path):
+        path.write_text("new")
+        assert target.read_text() == "old"
+
+    write_atomically(target, write)
+    assert target.read_text() == "new"
+
+
+def test_folders_are_made(tmp_path):
+    target = tmp_path / "a" / "b" / "file.json"
+    write_json(target, {"x": 1})
+    assert read_json(target) == {"x": 1}
+    write_json(str(target), {"x": 2})
+    assert read_json(str(target)) == {"x": 2}
+
+
+@pytest.mark.parametrize(
+    "value", [{"x": float("nan")}, {"x": float("inf")}, {"x": {1, 2}}, object()]
+)
+def test_what_json_cannot_hold_leaves_the_old_file(tmp_path, value):
+    target = write_json(tmp_path / "file.json", {"x": 1})
+    with pytest.raises((ValueError, TypeError)):
+        write_json(target, value)
+    assert names(tmp_path) == ["file.json"]
+    assert read_json(target) == {"x": 1}
+
+
+def test_a_failing_tensor_write_leaves_the_old_file(tmp_path):
+    target = write_tensors(tmp_path / "file", {"a": torch.ones(2)}, {})
+    with pytest.raises(Exception, match=r"metadata|str|argument"):
+        write_tensors(target, {"a": torch.zeros(2)}, {"number": 3})
+    assert names(tmp_path) == ["file"]
+    assert torch.equal(read_tensors(target)[0]["a"], torch.ones(2))
+
+
+# --- round trips -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 1, 0.1 + 0.2, 1e-300, "déjà, vu", [], {"a": [1, {"b": None}], "c": True}],
+    ids=str,
+)
+def test_json_round_trip(tmp_path, value):
+    path = write_json(tmp_path / "file.json", value)
+    assert read_json(path) == value
+
+
+def test_json_is_sorted_text(tmp_path):
+    one, two = (
+        write_json(tmp_path / name, value).read_bytes()
+        for name, value in (("a", {"x": 1, "y": 2}), ("b", {"y": 2, "x": 1}))
+    )
+    assert one == two
+    assert one.endswith(b"}\n")
+
+
+TENSORS = {
+    "float64": torch.tensor([0.1, -torch.inf, torch.nan], dtype=torch.float64),
+    "float32": torch.arange(12.0).reshape(3, 4) / 7,
+    "int64": torch.tensor([2**62, -1]),
+    "bool": torch.tensor([[True, False]]),
+    "empty": torch.zeros(0, 3),
+    "scalar": torch.tensor(3.0),
+    "transposed": torch.arange(6.0).reshape(2, 3).mT,
+    "view": torch.arange(10.0)[2:7:2],
+    "gradient": torch.ones(2, requires_grad=True),
+}
+
+
+def test_tensor_round_trip(tmp_path):
+    about = {"epoch": "3", "what": "déjà"}
+    path = write_tensors(tmp_path / "file", TENSORS, about)
+    found, told = read_tensors(path)
+    assert told == about
+    assert set(found) == set(TENSORS)
+    for name, value in TENSORS.items():
+        assert found[name].dtype == value.dtype
+        assert found[name].shape == value.shape
+        torch.testing.assert_close(found[name], value.detach(), rtol=0, atol=0, equal_nan=True)
+        assert not found[name].requires_grad
+
+
+def test_nothing_is_told_where_nothing_was_written(tmp_path):
+    path = write_tensors(tmp_path / "file", {"a": torch.ones(1)}, {})
+    assert read_tensors(path)[1] == {}
+
+
+def test_read_tensors_do_not_depend_on_the_file(tmp_path):
+    path = write_tensors(tmp_path / "file", {"a": torch.ones(1000)}, {})
+    found, _ = read_tensors(path)
+    path.write_bytes(b"\0" * path.stat().st_size)
+    assert torch.equal(found["a"], torch.ones(1000))
+    found["a"] += 1  # and they can be changed
+
+
+# --- broken files ----------------------------------------------------------------------------
+
+
+def broken_tensor_file(path, how):
+    whole = write_tensors(path, {"a": torch.arange(100.0)}, {"x": "y"}).read_bytes()
+    contents = {
+        "empty": b"",
+        "cut": whole[: len(whole) // 2],
+        "cut in the header": whole[:12],
+        "text": b"not a tensor file at all",
+        "longer": whole + b"\0",
+        "header": whole[:8] + b"\xff" * 20 + whole[28:],
+    }
+    path.write_bytes(contents[how])
+
+
+@pytest.mark.parametrize("how", ["empty", "cut", "cut in the header", "text", "longer", "header"])
+def test_broken_tensor_files(tmp_path, how):
+    path = tmp_path / "weights.safetensors"
+    broken_tensor_file(path, how)
+    with pytest.raises(InputError, match=r"weights\.safetensors"):
+        read_tensors(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1', b"\xff\xfe\x00", b"[1, 2] tail"])
+def test_broken_json_files(tmp_path, content):
+    path = tmp_path / "settings.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"settings\.json"):
+        read_json(path)
+
+
+@pytest.mark.parametrize("read", [read_json, read_tensors])
+@pytest.mark.parametrize("kind", ["missing", "folder"])
+def test_no_file(tmp_path, read, kind):
+    path = tmp_path / "absent"
+    if kind == "folder":
+        path.mkdir()
+    with pytest.raises(InputError, match="absent"):
+        read(path)
+
+
+def test_a_file_in_the_way_of_a_folder(tmp_path):
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(OSError, match="file"):
+        write_json(tmp_path / "file" / "x.json", {})
+    assert names(tmp_path) == ["file"]
+
+
+def test_it_is_plain_json(tmp_path):
+    path = write_json(tmp_path / "file.json", {"a": [1.5]})
+    assert json.loads(Path(path).read_text(encoding="utf-8")) == {"a": [1.5]}

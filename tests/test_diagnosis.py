@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
+from torch.distributions import Distribution, Independent, MultivariateNormal, Normal, Poisson
 
 from prerank import Ensemble, GaussianMixture, diagnose, null_pce, pce, pce_floor, pit
 from prerank.calibration import holm, p_value, reliability_curve
@@ -340,3 +340,11 @@ def test_autocast_does_not_reach_the_ranks(label):
     with torch.autocast("cpu", torch.bfloat16):
         cast = pit(dist, y, label, generator=0, closed_forms=False)
     torch.testing.assert_close(cast, plain, rtol=0, atol=0)
+
+
+def test_units_of_counts_may_be_changed():
+    dist = Independent(Poisson(torch.full((50, 3), 3.0)), 1)
+    y = dist.sample()
+    found = diagnose(dist, y, scale=[3.0, 7.0, 0.1], generator=0)
+    assert "hdr" in found.pits
+    assert found.table.pce.notna().all()

@@ -6,7 +6,8 @@ import torch
 
 from prerank.datasets import AR1Regression
 from prerank.distributions import draw
-from prerank.inputs import as_generator
+from prerank.errors import PrerankError
+from prerank.inputs import as_generator, as_tensor
 from truths import gaussian_mixture
 
 PURPOSES = ["sample", "draw", "data", "null"]
@@ -52,3 +53,15 @@ def test_draws_do_not_meet_the_noise_of_the_data():
     same = [torch.Generator().manual_seed(0) for _ in range(2)]
     twice = dist.sample((2,), generator=same[0]), draw(dist, 2, generator=same[1]).points
     assert torch.equal(*twice)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.ma.masked_array(np.zeros((5, 3)), mask=np.eye(5, 3)), "masked"),
+        (torch.zeros(5, 3).to_sparse(), "sparse"),
+    ],
+)
+def test_arrays_with_holes_are_refused(value, words):
+    with pytest.raises(PrerankError, match=words):
+        as_tensor(value, "y")

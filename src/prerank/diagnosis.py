@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, TransformedDistribution
 
 from prerank.calibration import (
     ReliabilityCurve,
@@ -20,7 +20,7 @@ from prerank.calibration import (
     pce_floor,
     reliability_curve,
 )
-from prerank.distributions import affine
+from prerank.distributions import Ensemble, affine
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
     as_generator,
@@ -150,17 +150,31 @@ def diagnose(
     """
     check_distribution(dist)
     targets = column_names(y, dist.event_shape[0])
+    if isinstance(dist, Ensemble):
+        dist = dist.at_precision_of(y)
     observed = check_observations(dist, y)
-    if scale is not None:
-        # One factor for both, so that ties stay ties.
-        factor = 1 / _check_scale(scale, observed)
-        dist = affine(dist, torch.zeros_like(factor), factor)
-        observed = factor * observed
     source = as_generator(generator, "draw")
     terms, skipped = _applicable(dist, preranks)
-    results = project_pits(
-        dist, observed, terms, n_samples=n_samples, generator=source, with_stand_ins=True
-    )
+
+    def pits_of(law: Distribution, at: Tensor, chosen: tuple[PreRank, ...]) -> list[ProjectedPIT]:
+        return project_pits(
+            law, at, chosen, n_samples=n_samples, generator=source, with_stand_ins=True
+        )
+
+    if scale is None:
+        results = pits_of(dist, observed, terms)
+    else:
+        # One factor for predictions and observations, so that ties stay ties.
+        factor = 1 / _check_scale(scale, observed)
+        scaled = affine(dist, torch.zeros_like(factor), factor)
+        # Densities rank alike in all units. Those of a law that affine can only wrap are looked up
+        # in the original ones: y / scale * scale may miss an atom.
+        wrapped = isinstance(scaled, TransformedDistribution)
+        moved = tuple(term for term in terms if not (wrapped and term.needs_log_prob))
+        kept = tuple(term for term in terms if term not in moved)
+        found = dict(zip(moved, pits_of(scaled, factor * observed, moved), strict=True))
+        found |= zip(kept, pits_of(dist, observed, kept), strict=True) if kept else ()
+        results = [found[term] for term in terms]
     # The same choices for every model of a stack, as if each had been diagnosed alone.
     null_seed = int(torch.randint(2**31, (), generator=source))
     findings: list[Finding] = []

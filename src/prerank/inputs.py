@@ -41,7 +41,11 @@ def as_tensor(value: object, name: str) -> Tensor:
         >>> as_tensor([[1, 2], [3, 4]], "y").dtype
         torch.float64
     """
+    if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
+        raise InputError(f"{name} has masked values: remove those rows or impute them first")
     if isinstance(value, Tensor):
+        if value.layout != torch.strided:
+            raise InputTypeError(f"{name} is sparse: convert it with {name}.to_dense()")
         if not value.is_floating_point():
             raise InputTypeError(
                 f"{name} must be a floating-point tensor, got {value.dtype}: "

@@ -6,7 +6,7 @@ from scipy import integrate
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from prerank import GaussianMixture
-from prerank.errors import InputError, InputTypeError, ShapeError
+from prerank.errors import InputError, InputTypeError, PrerankError, ShapeError
 from truths import gaussian_mixture, random_factor
 
 BATCHES = [(), (5,), (2, 5)]
@@ -406,3 +406,31 @@ def test_vmap():
 
     mapped = torch.func.vmap(one)(dist.logits, dist.loc, dist.scale_tril, value)
     assert_close(mapped, dist.log_prob(value))
+
+
+def test_samples_of_other_shapes_share_no_noise():
+    dist = GaussianMixture(
+        torch.zeros(2000, 2),
+        torch.tensor([[-5.0], [5.0]]).expand(2000, 2, 1),
+        torch.ones(2000, 2, 1, 1),
+    )
+    one, many = dist.sample(generator=0), dist.sample((4,), generator=0)
+    # Signs agree by chance: within 5 standard errors of one half.
+    assert (((many > 0) == (one > 0)).double().mean(1) - 0.5).abs().max() < 5 * 0.5 / 2000**0.5
+
+
+def test_gradients_of_samples_under_vmap():
+    def total(logits, loc, factor):
+        dist = GaussianMixture(logits, loc, factor, validate_args=False)
+        return dist.rsample((4,)).sum()
+
+    factor = torch.eye(2).expand(5, 3, 2, 2)
+    gradient = torch.func.vmap(torch.func.grad(total), randomness="different")
+    assert torch.isfinite(gradient(torch.randn(5, 3), torch.randn(5, 3, 2), factor)).all()
+
+
+@pytest.mark.parametrize("allocation", [[[1.0, 0.0]], [[0.3, 0.3, 0.4]], [[2.0, 2.0]]])
+def test_allocations_that_miss_a_component_are_refused(allocation):
+    dist = GaussianMixture(torch.zeros(1, 2), torch.zeros(1, 2, 1), torch.ones(1, 2, 1, 1))
+    with pytest.raises(PrerankError, match="allocation"):
+        dist.stratified_rsample(10, allocation=torch.tensor(allocation))

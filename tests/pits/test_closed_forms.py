@@ -437,3 +437,21 @@ def test_pca_fraction_that_is_just_reached_needs_no_more():
     dist = Independent(Normal(torch.zeros(3, 4), torch.ones(3, 4)), 1)
     assert PCA(0.5).directions(dist).shape == (3, 2, 4)
     assert PCA(0.51).directions(dist).shape == (3, 3, 4)
+
+
+@pytest.mark.parametrize(("centre", "spread", "dim"), [(2000.0, 0.01, 30), (1e4, 0.1, 100)])
+@pytest.mark.parametrize("family", ["independent", "multivariate", "mixture"])
+def test_far_from_zero_in_float32(centre, spread, dim, family):
+    n = 500
+    loc = torch.full((n, dim), centre)
+    if family == "independent":
+        dist = Independent(Normal(loc, spread), 1)
+    elif family == "multivariate":
+        dist = MultivariateNormal(loc, scale_tril=spread * torch.eye(dim))
+    else:
+        factor = (spread * torch.eye(dim)).expand(n, 1, dim, dim)
+        dist = GaussianMixture(torch.zeros(n, 1), loc.unsqueeze(1), factor)
+    y = loc + spread * torch.randn(n, dim, generator=torch.Generator().manual_seed(2))
+    exact = torch.special.ndtr((y - loc).double().sum(-1) / (spread * dim**0.5))
+    found = pit(dist, y, "location").squeeze(-1)
+    torch.testing.assert_close(found, exact.float(), rtol=0, atol=1e-5)

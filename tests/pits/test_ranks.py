@@ -392,3 +392,27 @@ def test_ties_are_reported_as_a_fraction():
     members = torch.tensor([[[0.0, 1.0]], [[0.0, 2.0]], [[3.0, 1.0]], [[0.0, 5.0]]])
     [result] = project_pits(Ensemble(members), [[0.0, 1.0]], (Marginal(),), generator=0)
     torch.testing.assert_close(result.ties, torch.tensor([0.75, 0.5]))
+
+
+def test_values_stored_in_float32_tie_with_those_in_float64():
+    levels = np.array([0.1, 0.2, 0.3])
+    rng = np.random.default_rng(0)
+    members, y = levels[rng.integers(0, 3, (20, 500, 2))], levels[rng.integers(0, 3, (500, 2))]
+    double, single = (
+        pit(Ensemble(members), values, "marginal", generator=0)
+        for values in (y, y.astype(np.float32))
+    )
+    assert double.dtype == single.dtype == torch.float64
+    for z in (double, single):
+        assert pce(z).max() < 1.13 / 500**0.5  # the 99.99 % point under uniformity
+
+
+def test_energy_scores_of_equal_distances_tie():
+    g = torch.Generator().manual_seed(0)
+    pool = torch.randint(0, 2, (4, 20_000, 3), generator=g).float()
+    shuffled = pool[[2, 0, 3, 1]]
+    (prerank,) = parse("energy_score")
+    values, moved = (prerank.project(p, Ensemble(p)) for p in (pool, shuffled))
+    below = (values[1:] < values[0]).sum(0)
+    also = (moved[[0, 2, 3]] < moved[1]).sum(0)
+    assert (below == also).double().mean() > 0.999

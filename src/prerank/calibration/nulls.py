@@ -98,7 +98,7 @@ def component_null(
     table = torch.cat([level_index(z.unsqueeze(0), levels), level_index(stand_ins, levels)])
     table = (table + offset).to(torch.int32)  # one range of keys for each component
     rows = torch.arange(n, device=z.device)
-    step = max(1, _CHUNK_VALUES // (n * components))
+    step = max(1, _CHUNK_VALUES // (max(n, levels) * components))
     parts = []
     for start in range(0, as_count(n_null, "n_null", minimum=1), step):
         b = min(step, n_null - start)

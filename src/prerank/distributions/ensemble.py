@@ -87,7 +87,7 @@ class Ensemble(Distribution):
         generator: torch.Generator | int | None = None,
     ) -> Tensor:
         """Draw members with replacement: `(*sample_shape, *batch_shape, D)`."""
-        source = as_generator(generator, "sample")
+        source = as_generator(generator, f"sample {tuple(sample_shape)}")
         size, dim = self.samples.shape[0], self.samples.shape[-1]
         with torch.no_grad():
             n = torch.Size(sample_shape).numel()
@@ -99,6 +99,16 @@ class Ensemble(Distribution):
             index = index.mT.reshape(n, *self.batch_shape, 1).to(self.samples.device)
             chosen = self.samples.gather(0, index.expand(n, *self.batch_shape, dim))
             return chosen.reshape(*sample_shape, *self.batch_shape, dim)
+
+    def at_precision_of(self, y: object) -> "Ensemble":
+        """Return the members in the lower of their precision and that of `y`.
+
+        A value that was stored in float32 does not tie with the same value in float64.
+        """
+        dtype = as_tensor(y, "y").dtype
+        if dtype in (self.samples.dtype, torch.float64):
+            return self
+        return Ensemble(self.samples.to(dtype), self.weights)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Raise: samples have no density."""

@@ -85,7 +85,8 @@ def attach_implicit_gradient(
         ).sum(-3)
         # A density that underflows would divide by zero; such a draw gets a bounded gradient.
         floor = torch.finfo(loc.dtype).tiny ** 0.5
-        jacobian.diagonal(dim1=-2, dim2=-1).clamp_(min=floor)
+        diagonal = jacobian.diagonal(dim1=-2, dim2=-1)
+        jacobian = jacobian + torch.diag_embed(diagonal.clamp_min(floor) - diagonal)
 
     moved = (uniform - uniform.detach()).unsqueeze(-1)
     shift = torch.linalg.solve_triangular(jacobian, moved, upper=False).squeeze(-1)

@@ -159,7 +159,7 @@ class GaussianMixture(Distribution):
         generator: torch.Generator | int | None = None,
     ) -> Tensor:
         """Draw from the mixture, without gradients: `(*sample_shape, *batch_shape, D)`."""
-        source = as_generator(generator, "sample")
+        source = as_generator(generator, f"sample {tuple(sample_shape)}")
         shape = tuple(sample_shape) + tuple(self.batch_shape)
         with torch.no_grad():
             uniform = standard_uniform(shape, like=self.loc, generator=source)
@@ -212,7 +212,7 @@ class GaussianMixture(Distribution):
         Returns:
             Points `(n, *batch_shape, D)` and weights `(n, *batch_shape)`.
         """
-        source = as_generator(generator, "sample")
+        source = as_generator(generator, f"stratified {n}")
         as_count(n, "n", minimum=1)
         shape = tuple(self.batch_shape)
         offset = standard_uniform(shape, like=self.loc, generator=source)
@@ -225,11 +225,7 @@ class GaussianMixture(Distribution):
         """`stratified_rsample` from given noise: offsets `(...)` and normals `(n, ..., D)`."""
         share = self.probs.detach() if allocation is None else allocation
         if allocation is not None and self._validate_args:
-            off = (share.sum(-1) - 1).abs() > 1e-3
-            if bool((share < 0).any() | off.any()):
-                raise InputError(
-                    "allocation must be non-negative and sum to one over the components"
-                )
+            share = self._check_allocation(share)
         n = normal.shape[0]
         steps = torch.arange(n, dtype=self.loc.dtype, device=self.loc.device)
         position = (steps.reshape(n, *[1] * offset.dim()) + offset) / n
@@ -250,7 +246,8 @@ class GaussianMixture(Distribution):
         lead = component.dim() - len(self.batch_shape)
         sample_shape = component.shape[:lead]
         # One matrix product per row over all its draws: (S, K D) times the stacked factors.
-        chosen = torch.nn.functional.one_hot(component, k).to(normal.dtype)
+        chosen = component.unsqueeze(-1) == torch.arange(k, device=component.device)
+        chosen = chosen.to(normal.dtype)  # one_hot does not work under vmap of grad
         chosen = chosen.flatten(0, lead - 1) if lead else chosen.unsqueeze(0)
         chosen = chosen.movedim(0, -2)  # (*batch, S, K)
         normal = normal.expand(*component.shape, dim)
@@ -287,6 +284,21 @@ class GaussianMixture(Distribution):
             Normal(loc, torch.linalg.vector_norm(scale, dim=-1), validate_args=False),
             validate_args=False,
         )
+
+    def _check_allocation(self, allocation: Tensor) -> Tensor:
+        share = as_tensor(allocation, "allocation")
+        if share.dim() == 0 or share.shape[-1] != self.logits.shape[-1]:
+            raise ShapeError(
+                f"allocation has shape {tuple(share.shape)}, but there are "
+                f"{self.logits.shape[-1]} components"
+            )
+        missed = (share <= 0) & (self.probs > 0)
+        if bool((share < 0).any() | missed.any() | ((share.sum(-1) - 1).abs() > 1e-3).any()):
+            raise InputError(
+                "allocation must sum to one over the components and be positive wherever the "
+                "mixture has weight"
+            )
+        return share
 
     def _check_value(self, value: Tensor) -> Tensor:
         value = as_tensor(value, "value")

@@ -63,7 +63,7 @@ class RelaxedMixture(Distribution):
         generator: torch.Generator | int | None = None,
     ) -> Tensor:
         """Draw blends, with gradients to all parameters."""
-        source = as_generator(generator, "sample")
+        source = as_generator(generator, f"sample {tuple(sample_shape)}")
         shape = (*sample_shape, *self.mixture.logits.shape)
         like = self.mixture.loc
         uniform = standard_uniform(shape, like=like, generator=source)

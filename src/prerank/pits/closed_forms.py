@@ -63,28 +63,33 @@ def closed_form(dist: Distribution, prerank: PreRank) -> ProjectedCDF | None:
 
 @register_closed_form(GaussianMixture, Linear)
 def _(dist: GaussianMixture, prerank: Linear) -> ProjectedCDF | None:
-    return _projected(dist, prerank, lambda directions: dist.project(directions).cdf)
+    directions = _directions(dist, prerank)
+    if directions is None:
+        return None
+    spread = torch.einsum("...jd,...kde->...jke", directions, dist.scale_tril)
+    scale = torch.linalg.vector_norm(spread, dim=-1)  # (..., J, K)
+
+    def cdf(points: Tensor) -> Tensor:
+        centred = points.unsqueeze(-2) - dist.loc  # (..., K, D)
+        z = torch.einsum("...kd,...jd->...jk", centred, directions) / scale
+        # Weights that sum to 1 up to rounding may carry the sum past it.
+        return (dist.probs.unsqueeze(-2) * torch.special.ndtr(z)).sum(-1).clamp(0, 1)
+
+    return cdf
 
 
 @register_closed_form(MultivariateNormal, Linear)
 def _(dist: MultivariateNormal, prerank: Linear) -> ProjectedCDF | None:
-
-    def cdf(directions: Tensor) -> Callable[[Tensor], Tensor]:
-        spread = torch.linalg.vector_norm(directions @ dist.scale_tril, dim=-1)
-        return _normal_cdf(_along(dist.loc, directions), spread)
-
-    return _projected(dist, prerank, cdf)
+    return _normal(dist, prerank, dist.loc, lambda v: (v @ dist.scale_tril).square().sum(-1))
 
 
 @register_closed_form(LowRankMultivariateNormal, Linear)
 def _(dist: LowRankMultivariateNormal, prerank: Linear) -> ProjectedCDF | None:
-
-    def cdf(directions: Tensor) -> Callable[[Tensor], Tensor]:
+    def variance(directions: Tensor) -> Tensor:
         common = (directions @ dist.cov_factor).square().sum(-1)
-        own = (directions.square() * dist.cov_diag.unsqueeze(-2)).sum(-1)
-        return _normal_cdf(_along(dist.loc, directions), (common + own).sqrt())
+        return common + (directions.square() * dist.cov_diag.unsqueeze(-2)).sum(-1)
 
-    return _projected(dist, prerank, cdf)
+    return _normal(dist, prerank, dist.loc, variance)
 
 
 @register_closed_form(Independent, Linear)
@@ -92,29 +97,31 @@ def _(dist: Independent[Any], prerank: Linear) -> ProjectedCDF | None:
     base = dist.base_dist
     if not isinstance(base, Normal):
         return None
-
-    def cdf(directions: Tensor) -> Callable[[Tensor], Tensor]:
-        spread = torch.linalg.vector_norm(directions * base.scale.unsqueeze(-2), dim=-1)
-        return _normal_cdf(_along(base.loc, directions), spread)
-
-    return _projected(dist, prerank, cdf)
+    return _normal(
+        dist, prerank, base.loc, lambda v: (v * base.scale.unsqueeze(-2)).square().sum(-1)
+    )
 
 
-def _projected(
-    dist: Distribution, prerank: Linear, cdf: Callable[[Tensor], Callable[[Tensor], Tensor]]
+def _normal(
+    dist: Distribution, prerank: Linear, loc: Tensor, variance: Callable[[Tensor], Tensor]
 ) -> ProjectedCDF | None:
-    """Project once, then evaluate as often as needed."""
+    """CDF of `v . y` for normal y, given the variance along directions."""
+    directions = _directions(dist, prerank)
+    if directions is None:
+        return None
+    scale = variance(directions).sqrt()
+
+    def cdf(points: Tensor) -> Tensor:
+        # Centred first: far from 0 the projections themselves would cancel.
+        return torch.special.ndtr(
+            torch.einsum("...d,...jd->...j", points - loc, directions) / scale
+        )
+
+    return cdf
+
+
+def _directions(dist: Distribution, prerank: Linear) -> Tensor | None:
+    """Directions that need no samples, else None."""
     if isinstance(prerank, PCA) and predictive_covariance(dist) is None:
         return None
-    directions = prerank.directions(dist)
-    projected = cdf(directions)
-    # Weights that sum to 1 up to rounding may carry a mixture's CDF past it.
-    return lambda points: projected(_along(points, directions)).clamp(0, 1)
-
-
-def _along(points: Tensor, directions: Tensor) -> Tensor:
-    return torch.einsum("...d,...jd->...j", points, directions)
-
-
-def _normal_cdf(loc: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
-    return lambda t: torch.special.ndtr((t - loc) / scale)
+    return prerank.directions(dist)

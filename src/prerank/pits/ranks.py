@@ -1,12 +1,12 @@
 """Exact PITs for evaluation: closed forms, or exchangeable randomised ranks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.distributions import Draws, draw
+from prerank.distributions import Draws, Ensemble, draw
 from prerank.distributions.noise import standard_uniform
 from prerank.errors import InputError
 from prerank.inputs import (
@@ -99,6 +99,9 @@ def project_pits(
             has several components.
     """
     check_distribution(dist)
+    dtype = None
+    if isinstance(dist, Ensemble):
+        dist, dtype = dist.at_precision_of(y), dist.samples.dtype
     as_count(n_samples, "n_samples", minimum=2)
     source = as_generator(generator, "draw")
     with torch.no_grad(), full_precision():
@@ -120,7 +123,7 @@ def project_pits(
                 result = _by_ranks(dist, observed, prerank, draws, source, with_stand_ins)
             if bool(result.z.isnan().any()):
                 raise InputError(f"pre-rank {prerank.label!r} returned NaN for some rows")
-            results.append(result)
+            results.append(result if dtype is None else replace(result, z=result.z.to(dtype)))
         return results
 
 

@@ -182,7 +182,8 @@ def _smoothed(
         size: Tensor | int = indicator.shape[0]
         cdf = indicator.mean(0)
     else:
-        size = (1 / ranked.weights.square().sum(0)).unsqueeze(-1)
+        tiny = torch.finfo(indicator.dtype).tiny ** 0.5
+        size = (1 / ranked.weights.square().sum(0).clamp_min(tiny)).unsqueeze(-1)
         cdf = (ranked.weights.unsqueeze(-1) * indicator).sum(0)
     return (size * cdf + 0.5) / (size + 1)
 

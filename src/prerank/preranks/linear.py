@@ -90,7 +90,7 @@ class Projection(Linear):
     def check(self, dist: Distribution) -> None:
         """Raise where the directions do not fit the targets."""
         shape = self.vectors.shape
-        fits = len(shape) >= 2 and shape[-1] == dist.event_shape[0]
+        fits = len(shape) >= 2 and shape[-2] >= 1 and shape[-1] == dist.event_shape[0]
         if not fits or not _broadcasts(shape[:-2], dist.batch_shape):
             raise ShapeError(
                 f"projection has vectors of shape {tuple(self.vectors.shape)}, but dist has "

@@ -214,10 +214,16 @@ def _without_rounding(mass: Tensor) -> Tensor:
 
 
 def _energy(points: Tensor, share: Tensor | None) -> Tensor:
-    mass = torch.ones_like(points[..., 0]) if share is None else share
-    # Not the matrix-product form: it loses half of the digits for close points.
-    distance = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
+    # In float64 and then rounded: sums of equal distances in another order must stay tied. And not
+    # by matrix products, which lose half of the digits for close points.
+    exact = points.double()
+    mass = torch.ones_like(exact[..., 0]) if share is None else share.double()
+    distance = torch.cdist(exact, exact, compute_mode="donot_use_mm_for_euclid_dist")
     to_others = (distance * mass.unsqueeze(-2)).sum(-1)  # the distance to itself is 0
     between = (to_others * mass).sum(-1, keepdim=True) - 2 * mass * to_others
     others = mass.sum(-1, keepdim=True) - mass
-    return (to_others / others - between / (2 * others.square())).unsqueeze(-1)
+    score = to_others / others - between / (2 * others.square())
+    unit = 2.0**-36 * distance.amax((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
+    return (
+        ((score / unit.unsqueeze(-1)).round() * unit.unsqueeze(-1)).to(points.dtype).unsqueeze(-1)
+    )

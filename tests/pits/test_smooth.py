@@ -84,28 +84,20 @@ def arranged(y, draws, seed):
     return Draws(draws.points[index, rows], weights), uniform
 
 
-def copula_by_definition(y, draws, uniform, inner, *, tau=None, width=None, totals=None):
-    """Z of the smooth copula, row by row and point by point.
-
-    Args:
-        totals: weights of the references and of the ranked draws, by which they are divided;
-            constants. Those of `draws` by default.
-    """
+def copula_by_definition(y, draws, uniform, inner, *, tau=None, width=None):
+    """Z of the smooth copula, row by row and point by point."""
     chosen, ranked = held_out(len(draws.points))
-    held_total, ranked_total = totals or (
-        draws.weights[chosen].sum(0),
-        draws.weights[ranked].sum(0),
-    )
     found = []
     for row in range(len(y)):
         references = draws.points[chosen, row]
-        share = draws.weights[chosen, row] / held_total[row]
+        share = draws.weights[chosen, row] / draws.weights[chosen, row].sum()
         values = []
         for i, point in enumerate([y[row], *draws.points[ranked, row]]):
             below = [1 / (1 + torch.exp(-(point - q) / inner[row])) for q in references]
             count = len(references) * sum(w * b.prod() for w, b in zip(share, below, strict=True))
             values.append(torch.log(1 + count + uniform[i, row]))
-        values, w = torch.stack(values), draws.weights[ranked, row] / ranked_total[row]
+        values, w = torch.stack(values), draws.weights[ranked, row]
+        w = w / w.sum()
         h = spread(values[1:], w) / tau if width is None else width[row, 0]
         cdf = (w / (1 + torch.exp(-(values[0] - values[1:]) / h))).sum()
         n = 1 / (w**2).sum()
@@ -141,28 +133,21 @@ def test_gradcheck_through_samples(prerank):
             moved, y, held, draws=draws, widths=widths, closed_forms=False, generator=6
         )
 
-    parameters = leaves(dist)
-    if prerank.pooled:
-        # The totals of the references' and of the ranked weights are constants for the gradient,
-        # which differences in the logits do not know: see the next test.
-        parameters[0] = parameters[0].detach()
-    assert torch.autograd.gradcheck(function, parameters)
+    assert torch.autograd.gradcheck(function, leaves(dist))
 
 
 def test_gradient_of_the_copula_is_that_of_its_definition():
     dist, y = problem()
     size, allocation = 2 * N_DRAWS, dist.probs.detach()
     start = stratified(dist, size)
-    chosen, ranked = held_out(size)
-    ordered, uniform = arranged(y, start, 6)
-    totals = ordered.weights[chosen].sum(0), ordered.weights[ranked].sum(0)
+    _, uniform = arranged(y, start, 6)
     streams = [torch.Generator().manual_seed(6) for _ in range(2)]
     widths = smoothing_widths(dist, y, "copula", draws=start, tau=1.0, generator=streams[0])
 
     def definition(*parameters):
         draws, _ = arranged(y, stratified(rebuilt(*parameters), size, allocation), 6)
         inner, width = widths
-        return copula_by_definition(y, draws, uniform, inner, width=width, totals=totals)
+        return copula_by_definition(y, draws, uniform, inner, width=width)
 
     parameters = leaves(dist)
     assert torch.autograd.gradcheck(definition, parameters)

@@ -232,7 +232,7 @@ def _hold_out(draws: Draws, shift: Tensor) -> tuple[Draws, Draws]:
         if weights is not None:
             share = weights.gather(0, index)[mask]
             tiny = torch.finfo(share.dtype).tiny  # all members of a part may weigh nothing
-            share = share / share.detach().sum(0).clamp_min(tiny)
+            share = share / share.sum(0).clamp_min(tiny)
         parts.append(Draws(points[mask], share))
     return parts[0], parts[1]
 

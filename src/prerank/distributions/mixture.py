@@ -8,6 +8,7 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily, No
 
 from prerank.distributions.implicit import attach_implicit_gradient
 from prerank.distributions.noise import standard_normal, standard_uniform
+from prerank.distributions.parameters import check_mixture
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import (
     Shape,
@@ -71,7 +72,7 @@ class GaussianMixture(Distribution):
     ) -> None:
         checked = validate_args is not False
         if checked:
-            logits, loc, scale_tril = _check_parameters(logits, loc, scale_tril)
+            logits, loc, scale_tril = check_mixture(logits, loc, scale_tril)
         batch = torch.broadcast_shapes(logits.shape[:-1], loc.shape[:-2], scale_tril.shape[:-3])
         components, dim = loc.shape[-2:]
         self.logits = torch.log_softmax(logits, -1).expand(*batch, components)
@@ -315,45 +316,3 @@ class GaussianMixture(Distribution):
         check_same_device(self.loc, value, ("the distribution", "value"))
         check_finite(value, "value")
         return value
-
-
-def _check_parameters(
-    logits: Tensor, loc: Tensor, scale_tril: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    logits, loc = as_tensor(logits, "logits"), as_tensor(loc, "loc")
-    scale_tril = as_tensor(scale_tril, "scale_tril")
-    shapes = (
-        f"logits {tuple(logits.shape)}, loc {tuple(loc.shape)}, "
-        f"scale_tril {tuple(scale_tril.shape)}"
-    )
-    fits = (
-        logits.dim() >= 1
-        and loc.dim() >= 2
-        and scale_tril.dim() >= 3
-        and logits.shape[-1] == loc.shape[-2] == scale_tril.shape[-3]
-        and loc.shape[-1] == scale_tril.shape[-2] == scale_tril.shape[-1]
-        and loc.shape[-1] >= 1
-        and logits.shape[-1] >= 1
-    )
-    if not fits:
-        raise ShapeError(f"expected (..., K), (..., K, D), (..., K, D, D), got {shapes}")
-    try:
-        torch.broadcast_shapes(logits.shape[:-1], loc.shape[:-2], scale_tril.shape[:-3])
-    except RuntimeError as error:
-        raise ShapeError(f"batch shapes do not broadcast: {shapes}") from error
-    check_same_device(loc, logits, ("loc", "logits"))
-    check_same_device(loc, scale_tril, ("loc", "scale_tril"))
-    for name, value in (("logits", logits), ("loc", loc), ("scale_tril", scale_tril)):
-        check_finite(value, name, "the network that made it may have diverged")
-    if not bool((scale_tril.diagonal(dim1=-2, dim2=-1) > 0).all()):
-        raise InputError(
-            "scale_tril must have a positive diagonal: it is the Cholesky factor of each "
-            "component's covariance (torch.linalg.cholesky gives it)"
-        )
-    if bool(scale_tril.triu(1).any()):
-        raise InputError(
-            "scale_tril must be lower triangular: pass the factor of "
-            "torch.linalg.cholesky, not the covariance"
-        )
-    dtype = torch.promote_types(torch.promote_types(logits.dtype, loc.dtype), scale_tril.dtype)
-    return logits.to(dtype), loc.to(dtype), scale_tril.to(dtype)

@@ -4,14 +4,21 @@ import math
 
 import pytest
 import torch
+import zuko
 from torch.distributions import (
+    Categorical,
     Independent,
     LowRankMultivariateNormal,
+    MixtureSameFamily,
     MultivariateNormal,
+    Normal,
     Poisson,
+    SoftplusTransform,
+    TransformedDistribution,
 )
 
 from prerank import Ensemble, GaussianMixture
+from prerank.calibration.levels import level_counts
 from prerank.distributions import RelaxedMixture, affine, draw_differentiable
 from prerank.distributions.noise import RunNoise, as_noise, row_normal, row_uniform
 from prerank.errors import (
@@ -25,8 +32,10 @@ from prerank.errors import (
 from prerank.penalty import CalibrationPenalty
 from prerank.pits import smooth, smooth_pit
 from prerank.pits.published import published_pit
+from prerank.pits.smooth import SmoothPIT
 from prerank.preranks import PAPER, parse
 from truths import (
+    discrete,
     gaussian_mixture,
     independent_normal,
     multivariate_normal,
@@ -88,9 +97,9 @@ def test_one_term_uses_the_smooth_pit(spec):
     if len(terms) == 1:
         z = [smooth_pit(dist, y, spec, n_samples=30, tau=12.0, generator=5)]
         assert float(found) == pytest.approx(naive(z, p=1, levels=100, level_tau=100), rel=1e-9)
-    parts = penalty.pits(dist, y, generator=5)
-    assert len(parts) == len(terms)
-    assert float(penalty.error(parts)) == float(found)
+    tally = penalty.tally(dist, y, generator=5)
+    assert len(tally.counts) == len(tally.weights) == len(terms)
+    assert float(penalty.error(tally)) == float(found)
 
 
 def test_error_pools_batches():
@@ -99,22 +108,35 @@ def test_error_pools_batches():
     penalty = CalibrationPenalty("marginal")
     half = ROWS // 2
     first, second = (
-        penalty.pits(GaussianMixture(dist.logits[s], dist.loc[s], dist.scale_tril[s]), y[s])[0]
+        penalty.tally(GaussianMixture(dist.logits[s], dist.loc[s], dist.scale_tril[s]), y[s])
         for s in (slice(0, half), slice(half, ROWS))
     )
-    pooled = penalty.error([torch.cat([first, second])])
+    pooled = penalty.error(first.plus(second))
     torch.testing.assert_close(pooled, penalty(dist, y), rtol=1e-12, atol=0)
     # The mean over batches is another number.
-    apart = (penalty.error([first]) + penalty.error([second])) / 2
+    apart = (penalty.error(first) + penalty.error(second)) / 2
     assert apart > 1.05 * pooled
 
 
-def test_many_rows_are_added_in_chunks(monkeypatch):
-    z = torch.rand(2, 1000, 3, dtype=F64)
-    penalty = CalibrationPenalty()
-    whole = penalty.error([z])
-    monkeypatch.setattr("prerank.penalty._CHUNK_VALUES", 7 * 2 * 3 * 100)
-    torch.testing.assert_close(penalty.error([z]), whole, rtol=1e-12, atol=0)
+def test_a_fraction_of_components_is_settled_within_each_member_of_a_stack():
+    scales = torch.tensor([[4.0, 1.0, 0.5], [1.0, 1.1, 0.9]], dtype=F64)
+    base = gaussian_mixture(ROWS, dim=DIM)
+    dists = [affine(base, torch.zeros_like(scale), scale) for scale in scales]
+    stack = GaussianMixture(
+        *(
+            torch.stack([getattr(dist, name) for dist in dists])
+            for name in ("logits", "loc", "scale_tril")
+        )
+    )
+    y = torch.stack([dist.sample(generator=3) for dist in dists])
+    penalty = CalibrationPenalty("pca(0.8)")
+    found = penalty(stack, y)
+    counts = [len(smooth_pit(dist, at, "pca(0.8)")[0]) for dist, at in zip(dists, y, strict=True)]
+    assert counts[0] < counts[1]
+    for m, (dist, count) in enumerate(zip(dists, counts, strict=True)):
+        torch.testing.assert_close(found[m], penalty(dist, y[m]), rtol=1e-12, atol=0)
+        named = CalibrationPenalty(f"pca({count})")
+        torch.testing.assert_close(found[m], named(dist, y[m]), rtol=1e-12, atol=0)
 
 
 def test_sharp_levels_give_the_pce():
@@ -124,8 +146,9 @@ def test_sharp_levels_give_the_pce():
     z = (
         torch.randint(99, (300, 2), generator=torch.Generator().manual_seed(0)) + 0.5
     ).double() / 99
-    found = CalibrationPenalty(level_tau=1e5).error([z])
-    torch.testing.assert_close(found, pce(z).mean(), rtol=1e-12, atol=0)
+    counts = level_counts(z, 100, 1e5)
+    gaps = (torch.linspace(0, 1, 100, dtype=F64) - counts / len(z)).abs()
+    torch.testing.assert_close(gaps.mean(-1), pce(z), rtol=1e-12, atol=0)
 
 
 def test_a_sum_is_the_sum_of_its_terms():
@@ -179,6 +202,14 @@ def moved(family):
     return lambda scale: affine(family(ROWS, dim=DIM), torch.zeros_like(scale), scale)
 
 
+def flow(scale):
+    """Conditional on x, from a base of the given spread."""
+    x = torch.linspace(-1, 1, ROWS, dtype=F64).unsqueeze(-1)
+    transforms = zuko.flows.MAF(DIM, 1, transforms=2, hidden_features=(8,)).double().transform
+    base = Independent(Normal(torch.zeros(ROWS, DIM, dtype=F64), scale), 1)
+    return zuko.distributions.NormalizingFlow(transforms(x), base)
+
+
 def members(scale):
     g = torch.Generator().manual_seed(0)
     return Ensemble(scale * torch.randn(30, ROWS, DIM, generator=g, dtype=F64))
@@ -190,6 +221,7 @@ FAMILIES = {
     "low rank": low_rank,
     "independent": moved(independent_normal),
     "transformed": moved(student_copula),
+    "flow": flow,
     "ensemble": members,
 }
 
@@ -227,10 +259,26 @@ def test_all_parameters_of_a_mixture(spec, dtype):
         assert gradient.abs().max() > 1e-6
 
 
+def torch_mixture():
+    """torch chooses a component for each draw, which has no gradient."""
+    components = Independent(Normal(torch.zeros(ROWS, 2, DIM, dtype=F64), 1.0), 1)
+    return MixtureSameFamily(Categorical(torch.ones(ROWS, 2, dtype=F64)), components)
+
+
+WITHOUT_RSAMPLE = {
+    "counts": Independent(Poisson(torch.ones(ROWS, DIM, dtype=F64)), 1),
+    "a mixture of counts": discrete(ROWS, dim=DIM),
+    "a mixture of torch": torch_mixture(),
+    "a transformed mixture": TransformedDistribution(torch_mixture(), [SoftplusTransform()]),
+}
+
+
 @by_spec
-def test_what_has_no_rsample_is_refused(spec):
-    dist = Independent(Poisson(torch.ones(ROWS, DIM, dtype=F64)), 1)
-    with pytest.raises(GradientError, match="no rsample"):
+@pytest.mark.parametrize("family", WITHOUT_RSAMPLE)
+def test_what_has_no_rsample_is_refused(family, spec):
+    dist = WITHOUT_RSAMPLE[family]
+    message = rf"{type(dist).__name__} has no rsample.* diagnosed but not trained through"
+    with pytest.raises(GradientError, match=message):
         CalibrationPenalty(spec)(dist, torch.ones(ROWS, DIM, dtype=F64))
 
 
@@ -460,7 +508,8 @@ def test_published_formula(spec):
     penalty = CalibrationPenalty.published(spec)
     expected = naive([z], p=1, levels=100, level_tau=100)
     assert float(penalty(dist, y, generator=5)) == pytest.approx(expected, rel=1e-9)
-    torch.testing.assert_close(penalty.pits(dist, y, generator=5), [z], rtol=1e-9, atol=1e-12)
+    found = published_pit(dist, y, term, generator=5)
+    torch.testing.assert_close(found.z, z, rtol=1e-9, atol=1e-12)
 
 
 def test_published_dependency_of_two_targets():
@@ -493,6 +542,7 @@ def test_published_components_are_weighted_by_variance(spec, count):
     variances, vectors = torch.linalg.eigh(torch.cov(points.mT))
     share = (variances / variances.sum()).flip(0)[:count]
     found = published_pit(dist, y, parse(spec)[0], generator=5)
+    found = SmoothPIT(found.z[:, found.weights > 0], found.weights[found.weights > 0])
     torch.testing.assert_close(found.weights, share, rtol=1e-9, atol=0)
     directions = vectors.flip(1)[:, :count]
     samples = published_points(dist, 5)

@@ -14,6 +14,7 @@ from prerank.errors import InputError, InputTypeError, ShapeError
 
 __all__ = [
     "as_count",
+    "as_device",
     "as_generator",
     "as_points",
     "as_positive",
@@ -99,11 +100,18 @@ def check_finite(
     """Raise if a tensor holds NaN or infinity."""
     if value.device.type == "meta":
         raise InputError(f"{name} is on the meta device and holds no values")
+    if value.is_cuda and _may_not_wait():
+        return
     bad = ~torch.isfinite(value)
     if bad.any():
         raise InputError(
             f"{name} holds {int(bad.sum())} NaN or infinite values of {value.numel()}: {remedy}"
         )
+
+
+def _may_not_wait() -> bool:
+    """Whether values cannot be looked at: a CUDA graph is recorded, or waiting was forbidden."""
+    return torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode() == 2
 
 
 def check_distribution(dist: object) -> Distribution:
@@ -235,6 +243,20 @@ def as_positive(value: object, name: str, *, minimum: float = 0.0) -> float:
     return number
 
 
+def as_device(value: object, name: str) -> torch.device:
+    """Turn a name into a device on which values can be stored."""
+    try:
+        device = torch.device(value)  # type: ignore[call-overload]
+        torch.zeros(1, device=device).item()  # a device may have a name and not be there
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{name}={value!r} cannot be used ({reason}): pass 'cpu', or None for the GPU where "
+            "there is one"
+        ) from error
+    return device
+
+
 @contextmanager
 def full_precision() -> Iterator[None]:
     """Switch autocast off: half precision would merge and reorder the values that are ranked."""
@@ -243,8 +265,10 @@ def full_precision() -> Iterator[None]:
 
 
 def column_names(y: Any, size: int) -> Sequence[str]:
-    """Return the names of the targets: a table's columns, or y0, y1, ..."""
+    """Return the names of the targets: a table's columns, a series' name, or y0, y1, ..."""
     columns = getattr(y, "columns", None)
+    if columns is None and hasattr(y, "to_numpy"):  # a series of pandas or polars
+        columns = [name for name in [getattr(y, "name", None)] if name not in (None, "")]
     if columns is not None and len(columns) == size:
         return [str(column) for column in columns]
     return [f"y{d}" for d in range(size)]

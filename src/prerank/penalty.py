@@ -1,18 +1,41 @@
 """A differentiable calibration error, to be added to any training loss."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from prerank.calibration.levels import level_counts
 from prerank.distributions.noise import Noise, as_noise
 from prerank.inputs import as_count, as_positive
-from prerank.pits import smooth_pits
-from prerank.pits.published import PublishedPIT, published_pit
+from prerank.pits.published import published_pit
+from prerank.pits.smooth import SmoothPIT, smooth_pits
 from prerank.preranks import PreRankLike, parse
 
-__all__ = ["CalibrationPenalty"]
+__all__ = ["CalibrationPenalty", "Tally"]
 
-_CHUNK_VALUES = 2**25
+
+class Tally(NamedTuple):
+    """Smooth counts of PITs below each level.
+
+    Attributes:
+        counts: of each term, `(..., J, levels)`.
+        weights: of the components of each term, times the number of rows, `(..., J)`.
+        rows: how many were counted.
+    """
+
+    counts: list[Tensor]
+    weights: list[Tensor]
+    rows: int
+
+    def plus(self, other: "Tally") -> "Tally":
+        """Counts of the rows of both."""
+        return Tally(
+            [a + b for a, b in zip(self.counts, other.counts, strict=True)],
+            [a + b for a, b in zip(self.weights, other.weights, strict=True)],
+            self.rows + other.rows,
+        )
 
 
 class CalibrationPenalty(nn.Module):
@@ -81,17 +104,29 @@ class CalibrationPenalty(nn.Module):
         Returns:
             A scalar, or one value for each member of a stack: the shape of `batch_shape[:-1]`.
         """
-        return self.error(self.pits(dist, y, generator=generator))
+        return self.error(self.tally(dist, y, generator=generator))
 
-    def pits(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> list[Tensor]:
-        """Smooth PITs of each term, `(..., N, J)`; concatenated over N they may be pooled."""
-        return smooth_pits(
-            dist, y, self.preranks, n_samples=self.n_samples, tau=self.tau, generator=generator
+    def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> Tally:
+        """Count the PITs of a batch; the tallies of several batches can be added up."""
+        pits = smooth_pits(
+            dist,
+            y,
+            self.preranks,
+            n_samples=self.n_samples,
+            tau=self.tau,
+            generator=generator,
         )
+        return self._count(pits)
 
-    def error(self, pits: list[Tensor]) -> Tensor:
-        """Penalty of given PITs, which may come from several batches."""
-        return torch.stack([self._deviation(z).mean(-1) for z in pits]).sum(0)
+    def error(self, tally: Tally) -> Tensor:
+        """Penalty of the rows that were counted."""
+        terms = []
+        for counts, weights in zip(tally.counts, tally.weights, strict=True):
+            grid = torch.linspace(0, 1, self.levels, dtype=counts.dtype, device=counts.device)
+            gap = (grid - counts / tally.rows).abs()  # (..., J, levels)
+            deviation = (gap if self.p == 1 else gap**self.p).mean(-1)
+            terms.append((weights / tally.rows * deviation).sum(-1))
+        return torch.stack(terms).sum(0)
 
     def extra_repr(self) -> str:
         """The settings, for printing."""
@@ -101,35 +136,19 @@ class CalibrationPenalty(nn.Module):
             f"tau={self.tau:g}, level_tau={self.level_tau:g}"
         )
 
-    def _deviation(self, z: Tensor) -> Tensor:
-        """Smooth PCE of each component, `(..., J)`."""
-        grid = torch.linspace(0, 1, self.levels, dtype=z.dtype, device=z.device)
-        rows = max(1, _CHUNK_VALUES // (z[..., 0, :].numel() * self.levels))
-        counts = [
-            torch.sigmoid(self.level_tau * (grid - part.unsqueeze(-1))).sum(-3)
-            for part in z.split(rows, dim=-2)
-        ]
-        cdf = torch.stack(counts).sum(0) / z.shape[-2]  # (..., J, levels)
-        gap = (grid - cdf).abs()
-        return (gap if self.p == 1 else gap**self.p).mean(-1)
+    def _count(self, pits: list[SmoothPIT]) -> Tally:
+        rows = pits[0].z.shape[-2]
+        counts = [level_counts(pit.z, self.levels, self.level_tau) for pit in pits]
+        return Tally(counts, [rows * pit.weights for pit in pits], rows)
 
 
 class _PublishedPenalty(CalibrationPenalty):
     """Relaxed samples, indicators in units of T, fresh draws and weighted components."""
 
-    def forward(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> Tensor:
-        terms = [
-            (found.weights * self._deviation(found.z)).sum(-1)
-            for found in self._published(dist, y, as_noise(generator))
-        ]
-        return torch.stack(terms).sum(0)
-
-    def pits(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> list[Tensor]:
-        return [found.z for found in self._published(dist, y, as_noise(generator))]
-
-    def _published(self, dist: Distribution, y: object, noise: Noise) -> list[PublishedPIT]:
-        size, tau = self.n_samples, self.tau
-        return [
-            published_pit(dist, y, term, n_samples=size, tau=tau, generator=noise)
+    def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> Tally:
+        noise = as_noise(generator)
+        pits = [
+            published_pit(dist, y, term, n_samples=self.n_samples, tau=self.tau, generator=noise)
             for term in self.preranks
         ]
+        return self._count(pits)

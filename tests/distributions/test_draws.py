@@ -6,6 +6,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal, Poisson
 
 from prerank import Ensemble, GaussianMixture
 from prerank.distributions import RelaxedMixture, draw, draw_differentiable
+from prerank.distributions.noise import row_normal, row_uniform
 from prerank.errors import GradientError, InputError, InputTypeError
 from truths import (
     MultivariateT,
@@ -153,9 +154,11 @@ def test_gradients(family):
 
 def test_mixture_draws_are_stratified_where_gradients_are_wanted():
     dist = gaussian_mixture(5)
-    # Generators of their own: the same int would give `sample` methods another stream.
-    weighted = draw_differentiable(dist, 10, generator=torch.Generator().manual_seed(0))
-    points, weights = dist.stratified_rsample(10, generator=torch.Generator().manual_seed(0))
+    streams = [torch.Generator().manual_seed(0) for _ in range(2)]
+    weighted = draw_differentiable(dist, 10, generator=streams[0])
+    offset, start = row_uniform(2, dist.batch_shape, like=dist.loc, noise=streams[1])
+    normal = row_normal(10, dist.batch_shape, dist.event_shape, like=dist.loc, noise=streams[1])
+    points, weights = dist.stratify(offset, start, normal)
     assert torch.equal(weighted.points, points)
     assert torch.equal(weighted.weights, weights)
     assert draw(dist, 10, generator=0).weights is None

@@ -20,7 +20,7 @@ def values(kind, seeds, step, count, *, stream=0, dtype=F64):
     noise = RunNoise(torch.as_tensor(seeds), step)
     for _ in range(stream):
         noise.uniform((1,))
-    return getattr(noise, kind)((1, count), dtype)[0]
+    return getattr(noise, kind)((count,), dtype)
 
 
 # --- what noise depends on -------------------------------------------------------------------
@@ -30,19 +30,19 @@ def values(kind, seeds, step, count, *, stream=0, dtype=F64):
 @pytest.mark.parametrize("shape", [(5,), (1, 7), (3, 4), (3, 4, 5)])
 def test_a_run_does_not_see_the_others(kind, shape):
     together = getattr(RunNoise(SEEDS, 3), kind)(shape, F64)
-    assert together.shape == (shape[0], len(SEEDS), *shape[1:])
+    assert together.shape == (len(SEEDS), *shape)
     for m, seed in enumerate(SEEDS):
         alone = getattr(RunNoise(seed[None], 3), kind)(shape, F64)
-        assert torch.equal(together[:, m], alone[:, 0])
+        assert torch.equal(together[m], alone[0])
     order = torch.tensor([4, 2, 0])
     subset = getattr(RunNoise(SEEDS[order], 3), kind)(shape, F64)
-    assert torch.equal(subset, together[:, order])
+    assert torch.equal(subset, together[order])
 
 
 def test_equal_seeds_get_equal_noise():
     found = RunNoise(torch.tensor([7, 8, 7]), 0).normal((4, 5))
-    assert torch.equal(found[:, 0], found[:, 2])
-    assert not torch.equal(found[:, 0], found[:, 1])
+    assert torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], found[1])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,7 +159,7 @@ def test_sources_are_independent(kind, along):
         found = torch.cat([values(kind, [0], step, count) for step in range(size)])
     elif along == "streams":
         noise = RunNoise(torch.tensor([0]), 0)
-        found = torch.cat([getattr(noise, kind)((1, count), F64)[0] for _ in range(size)])
+        found = torch.cat([getattr(noise, kind)((count,), F64) for _ in range(size)])
     else:
         pairs = [(seed, 59 - seed) for seed in range(size)]
         found = torch.cat([values(kind, [seed], step, count) for seed, step in pairs])

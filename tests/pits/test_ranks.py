@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
-from prerank import Ensemble, diagnose, null_pce, pce, pit
+from prerank import Ensemble, GaussianMixture, diagnose, null_pce, pce, pit
 from prerank.pits import project_pits, rank_pit
 from prerank.pits.ranks import _pool_ranks
 from prerank.preranks import (
@@ -231,7 +231,11 @@ def test_preranks_treat_the_members_of_a_pool_alike(prerank, truth):
     values = prerank.project(pool, dist)
     moved = prerank.project(pool[order], dist)
     torch.testing.assert_close(moved, values[order], rtol=1e-9, atol=1e-9)
-    assert torch.equal(values[9:], values[:4])
+    if prerank.needs_log_prob and isinstance(dist, GaussianMixture):
+        # Products of matrices, which round by place: draws of a density have no ties to break.
+        torch.testing.assert_close(values[9:], values[:4], rtol=1e-12, atol=1e-12)
+    else:
+        assert torch.equal(values[9:], values[:4])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

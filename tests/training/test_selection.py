@@ -51,10 +51,18 @@ CASES = {
     "an excess that is not a number": ([trial(1, [0, 0, math.nan], BASE.energy)], None),
     "a score that is not a number": ([trial(1, BASE.excess - 0.03, [1, 1, math.nan])], None),
     "a score that is not finite": ([trial(1, BASE.excess - 0.03, [1, 1, math.inf])], None),
+    "a score of minus infinity": ([trial(1, BASE.excess - 0.03, [1, 1, -math.inf])], None),
+    "infinities of both signs": ([trial(1, BASE.excess, [math.inf, 1, -math.inf])], None),
+    "an infinite excess": ([trial(1, [0, 0, math.inf], BASE.energy)], None),
+    "an excess of minus infinity": ([trial(1, [0, 0, -math.inf], BASE.energy)], None),
+    "scores whose sum is not finite": ([trial(1, BASE.excess - 0.03, [1.7e308] * 3)], None),
+    "one that failed beside one that did not": (
+        [trial(1, [math.nan] * 3, [math.inf] * 3), shifted(3, 0.03, 0.02)],
+        3,
+    ),
 }
 
 
-@pytest.mark.filterwarnings("ignore:invalid value encountered")  # differences of infinities
 @pytest.mark.parametrize("case", CASES)
 def test_choice(case):
     others, expected = CASES[case]
@@ -75,6 +83,9 @@ def test_choice(case):
     [
         ([shifted(1, 0.03, 0.2), shifted(3, 0.04, 0.4)], "costs more"),
         ([shifted(1, -0.01, 0.0), shifted(3, 0.04, 0.4)], "no strength improves"),
+        ([trial(1, [0, 0, 0], [1, 1, math.inf]), shifted(3, 0.04, 0.4)], "costs more"),
+        ([trial(1, [0, 0, 0], [1, 1, math.inf])], "no strength gives a finite energy score"),
+        ([trial(1, [0, 0, math.nan], BASE.energy)], "no strength improves"),
         ([shifted(3, 0.03, 0.02)], r"strength 3 .*0\.0300 against 0\.0600.*\+2\.0%"),
     ],
 )
@@ -99,6 +110,22 @@ NOISY = trial(1, [0.0, 0.03, 0.06], [1.0, 1.1, 1.5])  # gain 0.03 +- 0.0115, rat
 )
 def test_margin(margin, budget, expected):
     assert choose_strength([BASE, NOISY], budget=budget, margin=margin).strength == expected
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_single_pair_that_is_not_finite(value):
+    base = trial(0, [0.05], [1.0])
+    for lost in (trial(1, [value], [1.0]), trial(1, [0.0], [value])):
+        assert choose_strength([base, lost]).strength is None
+
+
+def test_what_is_not_finite_shows_in_the_trace():
+    (_, row) = choose_strength([BASE, trial(1, BASE.excess - 0.03, [1, 1, math.inf])]).trace
+    assert (row.energy, row.energy_ratio) == (math.inf, math.inf)
+    assert (row.within_budget, row.improves) == (False, True)
+    (_, row) = choose_strength([BASE, trial(1, [0, 0, math.nan], BASE.energy)]).trace
+    assert math.isnan(row.excess)
+    assert (row.within_budget, row.improves) == (True, False)
 
 
 def test_single_pair_has_no_noise():
@@ -164,6 +191,9 @@ def test_table_columns():
         ([BASE, trial(1, [0.1, 0.2], [1.0, 1.0])], "paired"),
         ([BASE, trial(1, [0.1, 0.2, 0.3], [1.0, 1.0])], "paired"),
         ([trial(0, [[0.1]], [[1.0]])], "paired"),
+        ([trial(0, [0.1, math.nan], [1.0, 1.0])], "strength 0 has an excess .* not finite"),
+        ([trial(0, [0.1, 0.1], [1.0, math.inf])], "strength 0 .* not finite.*targets"),
+        ([trial(0, [0.1], [-math.inf]), trial(1, [0.1], [1.0])], "not finite"),
     ],
 )
 def test_trials_are_checked(trials, match):

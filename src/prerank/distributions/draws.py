@@ -75,9 +75,9 @@ def draw_differentiable(
         return Draws(dist.samples, dist.weights)
     if isinstance(dist, GaussianMixture):
         shape = dist.batch_shape, tuple(dist.event_shape)
-        offset = row_uniform(1, dist.batch_shape, like=dist.loc, noise=source).squeeze(0)
+        offset, start = row_uniform(2, dist.batch_shape, like=dist.loc, noise=source)
         normal = row_normal(n_samples, *shape, like=dist.loc, noise=source)
-        return Draws(*dist.stratify(offset, normal))
+        return Draws(*dist.stratify(offset, start, normal))
     if not dist.has_rsample:
         raise GradientError(
             f"{type(dist).__name__} has no rsample, so no gradient reaches its parameters: it can "

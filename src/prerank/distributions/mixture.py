@@ -9,6 +9,8 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily, No
 from prerank.distributions.implicit import attach_implicit_gradient
 from prerank.distributions.noise import standard_normal, standard_uniform
 from prerank.distributions.parameters import check_mixture
+from prerank.distributions.placement import place_columns
+from prerank.distributions.triangular import triangular_inverse
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import (
     Shape,
@@ -130,28 +132,57 @@ class GaussianMixture(Distribution):
         Returns:
             `(*sample_shape, *batch_shape, K, D)`.
         """
-        batch_dims = len(self.batch_shape)
-        shape = torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
-        sample_shape = shape[: len(shape) - batch_dims]
-        # Samples become columns, so that each factor is used once for all of them.
-        columns = value.expand(*shape, -1).reshape(-1, *shape[len(sample_shape) :], value.shape[-1])
-        columns = columns.movedim(0, -1)  # (*batch, D, S)
-        centred = columns.unsqueeze(-3) - self.loc.unsqueeze(-1)  # (*batch, K, D, S)
-        z = torch.linalg.solve_triangular(self.scale_tril, centred, upper=False)
-        z = z.movedim(-1, 0)  # (S, *batch, K, D)
+        columns, sample_shape = self._columns(value)
+        z = self._whitened(columns).movedim(-1, 0)  # (S, *batch, K, D)
         return z.reshape(*sample_shape, *z.shape[1:])
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at `(*sample_shape, *batch_shape, D)`."""
         if self._validate_args:
             value = self._check_value(value)
-        return torch.logsumexp(self.logits + self.component_log_prob(value), -1)
+        columns, sample_shape = self._columns(value)
+        density = torch.logsumexp(self.logits.unsqueeze(-1) + self._densities(columns), -2)
+        return density.movedim(-1, 0).reshape(sample_shape + density.shape[:-1])
 
     def component_log_prob(self, value: Tensor) -> Tensor:
         """Log-density of each component, `(*sample_shape, *batch_shape, K)`."""
-        dim = self.event_shape[0]
+        columns, sample_shape = self._columns(value)
+        density = self._densities(columns).movedim(-1, 0)
+        return density.reshape(*sample_shape, *density.shape[1:])
+
+    def _columns(self, value: Tensor) -> tuple[Tensor, torch.Size]:
+        """Points of each row side by side, `(*batch_shape, D, S)`, and their sample shape."""
+        shape = torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
+        sample_shape = shape[: len(shape) - len(self.batch_shape)]
+        points = value.expand(*shape, -1).reshape(-1, *shape[len(sample_shape) :], value.shape[-1])
+        return points.movedim(0, -1), sample_shape
+
+    def _whitened(self, columns: Tensor) -> Tensor:
+        """`whiten` of points side by side: `(*batch_shape, K, D, S)`."""
+        *batch, components, dim = self.loc.shape
+        if columns.shape[-1] <= dim:
+            centred = columns.unsqueeze(-3) - self.loc.unsqueeze(-1)
+            return torch.linalg.solve_triangular(self.scale_tril, centred, upper=False)
+        # For many points: one inverse, and one product for all components of a row. A common shift
+        # of points and locations changes nothing (so it needs no gradient), but keeps the digits
+        # of targets that lie far from 0.
+        centre = self.mean.detach()
+        inverse = triangular_inverse(self.scale_tril)
+        shift = inverse @ (self.loc - centre.unsqueeze(-2)).unsqueeze(-1)
+        rows = (columns - centre.unsqueeze(-1)).reshape(-1, dim, columns.shape[-1])
+        z = torch.baddbmm(
+            shift.reshape(len(rows), -1, 1),
+            inverse.reshape(len(rows), -1, dim),
+            rows,
+            beta=-1,
+        )
+        return z.reshape(*batch, components, dim, -1)
+
+    def _densities(self, columns: Tensor) -> Tensor:
+        """Log-density of each component at points side by side: `(*batch_shape, K, S)`."""
         log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return -0.5 * (self.whiten(value).square().sum(-1) + dim * _LOG_2PI) - log_det
+        constant = log_det + 0.5 * self.event_shape[0] * _LOG_2PI
+        return -0.5 * self._whitened(columns).square().sum(-2) - constant.unsqueeze(-1)
 
     def sample(
         self,
@@ -198,9 +229,10 @@ class GaussianMixture(Distribution):
         .. math:: E\Big[\sum_s w_s g(y_s)\Big] = \sum_k \pi_k E_k[g(y)], \qquad
                   w_s = \frac{\pi_{k_s}}{n \, q_{k_s}}.
 
-        The components are allocated by one systematic sweep per row: point s belongs to the
-        component that contains `(s + U) / n` in the cumulated allocation q, so that component
-        k gets `n q_k` points in expectation and never misses that by one. With q = pi, held
+        The components are allocated by one systematic sweep per row, from a random start b on:
+        point s belongs to the component that contains `((s + b) mod n + U) / n` in the cumulated
+        allocation q. Component k gets `n q_k` points in expectation and never misses that by one,
+        and every m-th point is a systematic sample too. With q = pi, held
         constant, all weights equal 1/n and still carry the derivative of pi: the estimator is
         unbiased in value and, for every parameter, in gradient. Inside a component the draw
         is `mu_k + L_k eps`.
@@ -216,48 +248,56 @@ class GaussianMixture(Distribution):
         source = as_generator(generator, f"stratified {n}")
         as_count(n, "n", minimum=1)
         shape = tuple(self.batch_shape)
-        offset = standard_uniform(shape, like=self.loc, generator=source)
+        offset, start = standard_uniform((2, *shape), like=self.loc, generator=source)
         normal = standard_normal((n, *shape, *self.event_shape), like=self.loc, generator=source)
-        return self.stratify(offset, normal, allocation=allocation)
+        return self.stratify(offset, start, normal, allocation=allocation)
 
     def stratify(
-        self, offset: Tensor, normal: Tensor, *, allocation: Tensor | None = None
+        self, offset: Tensor, start: Tensor, normal: Tensor, *, allocation: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """`stratified_rsample` from given noise: offsets `(...)` and normals `(n, ..., D)`."""
+        """`stratified_rsample` from given noise.
+
+        Args:
+            offset: U, uniforms `(...)`.
+            start: b / n before rounding down, uniforms `(...)`.
+            normal: `(n, ..., D)`.
+            allocation: see `stratified_rsample`.
+        """
         share = self.probs.detach() if allocation is None else allocation
         if allocation is not None and self._validate_args:
             share = self._check_allocation(share)
         n = normal.shape[0]
         steps = torch.arange(n, dtype=self.loc.dtype, device=self.loc.device)
-        position = (steps.reshape(n, *[1] * offset.dim()) + offset) / n
-        component = self.locate(position, share)
-        shape = (*component.shape, self.logits.shape[-1])
+        turned = (steps + (n * start.unsqueeze(-1)).floor()).remainder(n)
+        position = (turned + offset.unsqueeze(-1)) / n  # (*batch, n)
+        component = self.locate(position.movedim(-1, 0), share)
         ratio = self.probs / (n * share.clamp_min(torch.finfo(share.dtype).tiny))
-        weights = ratio.expand(shape).gather(-1, component.unsqueeze(-1)).squeeze(-1)
-        return self.place(component, normal), weights
+        found = place_columns(
+            self.loc,
+            self.scale_tril,
+            component.movedim(0, -1),
+            normal.expand(*component.shape, -1).movedim(0, -1),
+            ratio,
+        ).movedim(-1, 0)
+        return found[..., :-1], found[..., -1]
 
     def locate(self, uniform: Tensor, probs: Tensor | None = None) -> Tensor:
         """Find the component that holds each uniform in the cumulated weights."""
-        edges = (self.probs.detach() if probs is None else probs).cumsum(-1)[..., :-1]
+        share = self.probs.detach() if probs is None else probs
+        edges = share.cumsum(-1)[..., :-1]
         return (uniform.unsqueeze(-1) >= edges).sum(-1)
 
     def place(self, component: Tensor, normal: Tensor) -> Tensor:
         """Map components `(S..., *batch)` and normals `(S..., *batch, D)` to points."""
-        dim, k = self.event_shape[0], self.logits.shape[-1]
-        lead = component.dim() - len(self.batch_shape)
-        sample_shape = component.shape[:lead]
-        # One matrix product per row over all its draws: (S, K D) times the stacked factors.
-        chosen = component.unsqueeze(-1) == torch.arange(k, device=component.device)
-        chosen = chosen.to(normal.dtype)  # one_hot does not work under vmap of grad
-        chosen = chosen.flatten(0, lead - 1) if lead else chosen.unsqueeze(0)
-        chosen = chosen.movedim(0, -2)  # (*batch, S, K)
-        normal = normal.expand(*component.shape, dim)
-        normal = normal.flatten(0, lead - 1) if lead else normal.unsqueeze(0)
-        normal = normal.movedim(0, -2)  # (*batch, S, D)
-        spread = (chosen.unsqueeze(-1) * normal.unsqueeze(-2)).flatten(-2)  # (*batch, S, K D)
-        factors = self.scale_tril.mT.flatten(-3, -2)  # (*batch, K D, D)
-        points = spread @ factors + chosen @ self.loc
-        return points.movedim(-2, 0).reshape(*sample_shape, *self.batch_shape, dim)
+        *batch, _, dim = self.loc.shape
+        sample_shape = component.shape[: component.dim() - len(batch)]
+        points = place_columns(
+            self.loc,
+            self.scale_tril,
+            component.reshape(-1, *batch).movedim(0, -1),
+            normal.expand(*component.shape, dim).reshape(-1, *batch, dim).movedim(0, -1),
+        )
+        return points.movedim(-1, 0).reshape(*sample_shape, *batch, dim)
 
     def project(self, directions: Tensor) -> MixtureSameFamily:
         r"""Law of `v . y` for each direction: a univariate Gaussian mixture.

@@ -1,7 +1,8 @@
 r"""Noise: from torch's generators, or as a pure function of seed, step and position.
 
-Noise for PITs and scores is laid out as `(n, *stack, N, ...)`: fresh for each of n draws and N
-rows. A torch generator gives one set that the whole stack shares (common random numbers).
+Noise for PITs and scores has shape `(n, *stack, N, ...)`: fresh for each of n draws and N rows. In
+memory the draws come last, so that sums over targets or components run along contiguous draws. A
+torch generator gives one set that the whole stack shares (common random numbers).
 `RunNoise` gives each run of a stack its own, which depends on nothing but the run's seed and the
 step: not on the run's place in the stack, on the size of the stack, on the device, or on what was
 drawn before an interruption.
@@ -37,7 +38,7 @@ class RunNoise:
     Example:
         >>> noise = RunNoise(torch.tensor([7, 8]), step=3)
         >>> alone = RunNoise(torch.tensor([8]), step=3)
-        >>> torch.equal(noise.normal((5, 10, 4))[:, 1], alone.normal((5, 10, 4))[:, 0])
+        >>> torch.equal(noise.normal((10, 4))[1], alone.normal((10, 4))[0])
         True
     """
 
@@ -47,18 +48,18 @@ class RunNoise:
         self._streams = 0
 
     def normal(self, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
-        """Standard normals `(shape[0], M, *shape[1:])`."""
+        """Standard normals `(M, *shape)`."""
         count = math.prod(shape)
         half = (count + 1) // 2
         uniform = self._uniforms(2 * half, dtype)
         radius = uniform[:, :half].log().mul_(-2).sqrt_()
         angle = uniform[:, half:].mul_(2 * math.pi)
         both = torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)
-        return both[:, :count].reshape(-1, *shape).movedim(0, 1)
+        return both[:, :count].reshape(-1, *shape)
 
     def uniform(self, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
-        """Uniforms in (0, 1), `(shape[0], M, *shape[1:])`."""
-        return self._uniforms(math.prod(shape), dtype).reshape(-1, *shape).movedim(0, 1)
+        """Uniforms in (0, 1), `(M, *shape)`."""
+        return self._uniforms(math.prod(shape), dtype).reshape(-1, *shape)
 
     def seed(self) -> int:
         """A seed for a generator that is not ours, for one run at a time."""
@@ -96,22 +97,28 @@ def row_normal(
     n: int, batch: torch.Size, tail: tuple[int, ...], *, like: Tensor, noise: Noise
 ) -> Tensor:
     """Standard normals `(n, *stack, N, *tail)`, broadcastable over the stack of `batch`."""
+    shape = (batch[-1], *tail, n)
     if isinstance(noise, RunNoise):
         _check_stack(noise, batch)
-        return noise.normal((n, batch[-1], *tail), like.dtype).reshape(n, *batch, *tail)
-    shape = (n, *[1] * (len(batch) - 1), batch[-1], *tail)
-    return standard_normal(shape, like=like, generator=noise)
+        values = noise.normal(shape, like.dtype).reshape(*batch, *tail, n)
+    else:
+        stack = [1] * (len(batch) - 1)
+        values = standard_normal((*stack, *shape), like=like, generator=noise)
+    return values.movedim(-1, 0)
 
 
 def row_uniform(
     n: int, batch: torch.Size, tail: tuple[int, ...] = (), *, like: Tensor, noise: Noise
 ) -> Tensor:
     """Uniforms on [0, 1), laid out as by `row_normal`."""
+    shape = (batch[-1], *tail, n)
     if isinstance(noise, RunNoise):
         _check_stack(noise, batch)
-        return noise.uniform((n, batch[-1], *tail), like.dtype).reshape(n, *batch, *tail)
-    shape = (n, *[1] * (len(batch) - 1), batch[-1], *tail)
-    return standard_uniform(shape, like=like, generator=noise)
+        values = noise.uniform(shape, like.dtype).reshape(*batch, *tail, n)
+    else:
+        stack = [1] * (len(batch) - 1)
+        values = standard_uniform((*stack, *shape), like=like, generator=noise)
+    return values.movedim(-1, 0)
 
 
 def standard_normal(

@@ -14,8 +14,7 @@ from torch.distributions import (
 )
 
 from prerank.distributions import GaussianMixture
-from prerank.preranks import PCA, Linear, PreRank
-from prerank.preranks.linear import predictive_covariance
+from prerank.preranks import Linear, Marginal, PreRank
 
 __all__ = ["ProjectedCDF", "closed_form", "register_closed_form"]
 
@@ -63,7 +62,7 @@ def closed_form(dist: Distribution, prerank: PreRank) -> ProjectedCDF | None:
 
 @register_closed_form(GaussianMixture, Linear)
 def _(dist: GaussianMixture, prerank: Linear) -> ProjectedCDF | None:
-    directions = _directions(dist, prerank)
+    directions = prerank.directions(dist)
     if directions is None:
         return None
     spread = torch.einsum("...jd,...kde->...jke", directions, dist.scale_tril)
@@ -74,6 +73,17 @@ def _(dist: GaussianMixture, prerank: Linear) -> ProjectedCDF | None:
         z = torch.einsum("...kd,...jd->...jk", centred, directions) / scale
         # Weights that sum to 1 up to rounding may carry the sum past it.
         return (dist.probs.unsqueeze(-2) * torch.special.ndtr(z)).sum(-1).clamp(0, 1)
+
+    return cdf
+
+
+@register_closed_form(GaussianMixture, Marginal)
+def _(dist: GaussianMixture, prerank: Marginal) -> ProjectedCDF:
+    scale = torch.linalg.vector_norm(dist.scale_tril, dim=-1)  # (..., K, D)
+
+    def cdf(points: Tensor) -> Tensor:
+        z = (points.unsqueeze(-2) - dist.loc) / scale
+        return (dist.probs.unsqueeze(-1) * torch.special.ndtr(z)).sum(-2).clamp(0, 1)
 
     return cdf
 
@@ -106,7 +116,7 @@ def _normal(
     dist: Distribution, prerank: Linear, loc: Tensor, variance: Callable[[Tensor], Tensor]
 ) -> ProjectedCDF | None:
     """CDF of `v . y` for normal y, given the variance along directions."""
-    directions = _directions(dist, prerank)
+    directions = prerank.directions(dist)
     if directions is None:
         return None
     scale = variance(directions).sqrt()
@@ -118,10 +128,3 @@ def _normal(
         )
 
     return cdf
-
-
-def _directions(dist: Distribution, prerank: Linear) -> Tensor | None:
-    """Directions that need no samples, else None."""
-    if isinstance(prerank, PCA) and predictive_covariance(dist) is None:
-        return None
-    return prerank.directions(dist)

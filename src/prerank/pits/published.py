@@ -7,8 +7,6 @@ their share of the variance in training; the copula draws a fresh set of referen
 sample; the dependency of two targets, which is constant, is replaced by their squared difference.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -16,19 +14,12 @@ from torch.distributions import Distribution
 from prerank.distributions import Draws, GaussianMixture, RelaxedMixture, draw_differentiable
 from prerank.distributions.noise import Noise, as_noise, row_normal, row_uniform
 from prerank.inputs import check_distribution, check_observations
+from prerank.pits.smooth import SmoothPIT
 from prerank.preranks import PCA, Copula, Dependency, PreRank
 
-__all__ = ["PublishedPIT", "published_pit"]
+__all__ = ["published_pit"]
 
 _TAU = 100.0
-
-
-@dataclass(frozen=True)
-class PublishedPIT:
-    """PITs `(*batch_shape, J)` and the weights `(*stack, J)` of the components in training."""
-
-    z: Tensor
-    weights: Tensor
 
 
 def published_pit(
@@ -39,7 +30,7 @@ def published_pit(
     n_samples: int = 100,
     tau: float = _TAU,
     generator: Noise | int = None,
-) -> PublishedPIT:
+) -> SmoothPIT:
     """Compute the published PIT of one pre-rank."""
     check_distribution(dist)
     observed = check_observations(dist, y)
@@ -56,7 +47,7 @@ def published_pit(
         sampled = _project(dist, points, prerank)
         weights = values.new_full((*values.shape[:-2], values.shape[-1]), 1 / values.shape[-1])
     z = torch.sigmoid(tau * (values - sampled)).mean(0)
-    return PublishedPIT(z, weights)
+    return SmoothPIT(z, weights)
 
 
 def _draw(dist: Distribution, n: int, noise: Noise) -> Tensor:
@@ -87,8 +78,12 @@ def _pooled_components(
         values, vectors = torch.linalg.eigh(centred.mT @ centred / (centred.shape[-2] - 1))
         share = values.flip(-1) / values.sum(-1, keepdim=True)
         directions = vectors.mT.flip(-2)  # (*stack, D, D)
-        count = prerank.count(share)
-        directions, share = directions[..., :count, :], share[..., :count]
+        counted = prerank.shares(share.unsqueeze(-2))
+        if counted is None:
+            count = prerank.count(share)
+            directions, share = directions[..., :count, :], share[..., :count]
+        else:  # the number differs between the members of a stack: no weight past it
+            share = torch.where(counted > 0, share, 0)
     along = torch.einsum("...nd,...jd->...nj", observed, directions)
     sampled = torch.einsum("s...nd,...jd->s...nj", points, directions)
     return along, sampled, share

@@ -162,7 +162,9 @@ def _in_blocks(cdf: ProjectedCDF, points: Tensor) -> Tensor:
 
 def make_pool(observed: Tensor, draws: Draws) -> tuple[Tensor, Tensor | None]:
     """Put the observation before its samples, with the weight of an average sample."""
-    pool = torch.cat([observed.unsqueeze(0).to(draws.points), draws.points])
+    # Draws last in memory, as they come from a distribution.
+    columns = [observed.unsqueeze(-1).to(draws.points), draws.points.movedim(0, -1)]
+    pool = torch.cat(columns, -1).movedim(-1, 0)
     if draws.weights is None:
         return pool, None
     own = torch.full_like(draws.weights[:1], 1.0 / draws.weights.shape[0])

@@ -1,5 +1,6 @@
 """Differentiable PITs for training."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,10 +19,22 @@ from prerank.inputs import (
 )
 from prerank.pits.closed_forms import closed_form
 from prerank.pits.ranks import make_pool
-from prerank.preranks import PreRank, PreRankLike, parse
+from prerank.preranks import PCA, PreRank, PreRankLike, Projection, parse
 from prerank.preranks.base import Reference
 
-__all__ = ["Widths", "smooth_pit", "smooth_pits", "smoothing_widths"]
+__all__ = ["SmoothPIT", "Widths", "smooth_pit", "smooth_pits", "smoothing_widths"]
+
+
+class SmoothPIT(NamedTuple):
+    """PITs of one pre-rank.
+
+    Attributes:
+        z: `(*batch_shape, J)`.
+        weights: of the components, `(J,)` or one set for each member of a stack, `(*stack, J)`.
+    """
+
+    z: Tensor
+    weights: Tensor
 
 
 _REFERENCE_EVERY = 4
@@ -102,9 +115,11 @@ def smooth_pit(
         closed_forms=closed_forms,
     )
     for term, part in zip(terms, parts, strict=True):
-        if bool(part.isnan().any()):
+        if bool(part.z.isnan().any()):
             raise InputError(f"pre-rank {term.label!r} gives NaN for some rows")
-    return torch.cat(parts, -1)
+    # Components that no member of the stack counts are left out.
+    used = [(part.weights > 0).reshape(-1, part.z.shape[-1]).any(0) for part in parts]
+    return torch.cat([part.z[..., keep] for part, keep in zip(parts, used, strict=True)], -1)
 
 
 def smooth_pits(
@@ -118,28 +133,40 @@ def smooth_pits(
     draws: Draws | None = None,
     widths: Widths | None = None,
     closed_forms: bool = True,
-) -> list[Tensor]:
-    """`smooth_pit` of several pre-ranks from one set of draws, each `(*batch_shape, J)`."""
+) -> list[SmoothPIT]:
+    """`smooth_pit` of several pre-ranks from one set of draws.
+
+    A `pca(fraction)` gives all D components here, with weights that are 0 past the number that
+    explains the fraction: that number differs between the members of a stack, and need not be
+    known before the computation.
+    """
     observed = _checked(dist, y, terms, tau)
     as_count(n_samples, "n_samples", minimum=2)
     source = as_noise(generator)
+    kept = draws
+
+    def drawn() -> Draws:
+        nonlocal kept
+        if kept is None:
+            kept = draw_differentiable(dist, n_samples, generator=source)
+        return kept
+
     parts = []
     with full_precision():
-        for term in terms:
+        for asked in terms:
+            term, shares = _resolved(asked, dist, observed, drawn)
             cdf = closed_form(dist, term) if closed_forms else None
-            if cdf is not None:
-                parts.append(cdf(observed))
-                continue
-            if not term.differentiable:
+            if cdf is None and not term.differentiable:
                 raise GradientError(
                     f"pre-rank {term.label!r} counts points, so it has no gradient: it can be "
                     "diagnosed but not trained through; 'copula' has a smooth form"
                 )
-            if draws is None:
-                draws = draw_differentiable(dist, n_samples, generator=source)
-            parts.append(
-                _smoothed(dist, observed, term, draws, tau=tau, widths=widths, noise=source)
-            )
+            if cdf is not None:
+                z = cdf(observed)
+            else:
+                z = _smoothed(dist, observed, term, drawn(), tau=tau, widths=widths, noise=source)
+            equal = z.new_full(z.shape[-1:], 1 / z.shape[-1])
+            parts.append(SmoothPIT(z, equal if shares is None else shares))
     return parts
 
 
@@ -163,6 +190,18 @@ def smoothing_widths(
         return Widths(inner, _spread(Draws(values[1:], ranked.weights)) / tau)
 
 
+def _resolved(
+    term: PreRank, dist: Distribution, observed: Tensor, drawn: Callable[[], Draws]
+) -> tuple[PreRank, Tensor | None]:
+    """A pre-rank with a given number of components, and their weights where they are unequal."""
+    if not (isinstance(term, PCA) and isinstance(term.components, float)):
+        return term, None
+    found = term.decompose(dist) or term.decompose(dist, *make_pool(observed, drawn()))
+    assert found is not None  # there is a pool
+    values, vectors = found
+    return Projection(vectors), term.shares(values)
+
+
 def _smoothed(
     dist: Distribution,
     observed: Tensor,
@@ -173,7 +212,9 @@ def _smoothed(
     widths: Widths | None,
     noise: Noise,
 ) -> Tensor:
-    inner = _spread(draws) / tau if widths is None else widths.points
+    inner = widths.points if widths is not None else None
+    if inner is None and prerank.pooled:
+        inner = _spread(draws) / tau
     ranked, values = _project(dist, observed, prerank, draws, inner, noise)
     sampled = Draws(values[1:], ranked.weights)
     width = _spread(sampled) / tau if widths is None else widths.values
@@ -193,47 +234,39 @@ def _project(
     observed: Tensor,
     prerank: PreRank,
     draws: Draws,
-    inner: Tensor,
+    inner: Tensor | None,
     noise: Noise,
 ) -> tuple[Draws, Tensor]:
     """The draws that are ranked, and T of the observation and of each of them."""
     if not prerank.pooled:
         pool, weights = make_pool(observed, draws)
         nothing = pool.new_empty(0)
-        return draws, prerank.smooth_project(pool, dist, Reference(draws, inner, nothing, weights))
-    batch = observed.shape[:-1]
-    shift = row_uniform(1, batch, like=observed, noise=noise)
-    ranked, held_out = _hold_out(draws, shift)
+        return draws, prerank.smooth_project(
+            pool, dist, Reference(draws, nothing, nothing, weights)
+        )
+    assert inner is not None
+    held_out, ranked = _hold_out(draws)
     pool, weights = make_pool(observed, ranked)
-    uniform = row_uniform(len(pool), batch, like=pool, noise=noise)
+    uniform = row_uniform(len(pool), observed.shape[:-1], like=pool, noise=noise)
     return ranked, prerank.smooth_project(pool, dist, Reference(held_out, inner, uniform, weights))
 
 
-def _hold_out(draws: Draws, shift: Tensor) -> tuple[Draws, Draws]:
-    """Make every fourth draw a reference, beginning at a random one of the first four.
+def _hold_out(draws: Draws) -> tuple[Draws, Draws]:
+    """Every fourth draw, as references, and the others; the weights of each sum to one again.
 
-    Stratified draws sweep through the components in order. A random beginning in each row leaves
-    both parts with every component in proportion to its weight.
-
-    Args:
-        draws: all draws.
-        shift: uniforms, broadcastable to `(1, *batch_shape)`.
+    Stratified draws sweep through the components: every fourth is spread over them as evenly as
+    all are, and in each row the sweep begins at another place.
     """
-    points, weights = draws
-    size = len(points)
-    start = (shift * _REFERENCE_EVERY).floor().to(torch.int64)
-    index = torch.arange(size, device=points.device).reshape(-1, *[1] * (points.dim() - 2))
-    index = ((index + start) % size).expand(points.shape[:-1])
-    points = points.gather(0, index.unsqueeze(-1).expand_as(points))
-    chosen = torch.arange(size, device=points.device) % _REFERENCE_EVERY == 0
     parts = []
-    for mask in (~chosen, chosen):
+    for firsts in ([0], range(1, _REFERENCE_EVERY)):
+        slices = [slice(first, None, _REFERENCE_EVERY) for first in firsts]
+        points = torch.cat([draws.points[part].movedim(0, -1) for part in slices], -1)
         share = None
-        if weights is not None:
-            share = weights.gather(0, index)[mask]
+        if draws.weights is not None:
+            share = torch.cat([draws.weights[part] for part in slices])
             tiny = torch.finfo(share.dtype).tiny  # all members of a part may weigh nothing
             share = share / share.sum(0).clamp_min(tiny)
-        parts.append(Draws(points[mask], share))
+        parts.append(Draws(points.movedim(-1, 0), share))
     return parts[0], parts[1]
 
 

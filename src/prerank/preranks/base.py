@@ -111,8 +111,10 @@ class Linear(PreRank):
     @abstractmethod
     def directions(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
-    ) -> Tensor:
+    ) -> Tensor | None:
         """Return the directions v, `(J, D)` or `(*batch_shape, J, D)`, as constants.
+
+        None where they have to be estimated and there is no pool.
 
         Args:
             dist: the predictive distribution.
@@ -127,11 +129,13 @@ class Linear(PreRank):
         places, and would break their ties.
         """
         directions = self.directions(dist, pool, weights)
+        assert directions is not None  # there is a pool
         return torch.stack([(pool * v).sum(-1) for v in directions.unbind(-2)], -1)
 
     def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
         """Compute `v . y` in one product."""
         directions = self.directions(dist, points, reference.weights)
+        assert directions is not None  # there is a pool
         return torch.einsum("...d,...jd->...j", points, directions)
 
 

@@ -6,9 +6,11 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Independent
+from torch.distributions import Distribution, Independent, MultivariateNormal
+from torch.nn.functional import pad
 
-from prerank.distributions import Ensemble
+from prerank.distributions import Ensemble, GaussianMixture
+from prerank.distributions.eigen import symmetric_eigen
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import as_tensor, check_finite, parameter_of
 from prerank.preranks.base import Linear
@@ -29,7 +31,8 @@ class Marginal(Linear):
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
     ) -> Tensor:
         """Return the unit vectors, `(D, D)`."""
-        return torch.eye(dist.event_shape[0]).to(_like(dist, pool))
+        like = _like(dist, pool)
+        return torch.eye(dist.event_shape[0], dtype=like.dtype, device=like.device)
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Return the points themselves."""
@@ -53,8 +56,8 @@ class Location(Linear):
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
     ) -> Tensor:
         """Return the constant vector 1/D, `(1, D)`."""
-        dim = dist.event_shape[0]
-        return torch.full((1, dim), 1.0 / dim, dtype=torch.float64).to(_like(dist, pool))
+        dim, like = dist.event_shape[0], _like(dist, pool)
+        return torch.full((1, dim), 1 / dim, dtype=like.dtype, device=like.device)
 
 
 @dataclass(frozen=True)
@@ -157,18 +160,27 @@ class PCA(Linear):
 
     def directions(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
-    ) -> Tensor:
+    ) -> Tensor | None:
         """Return the oriented eigenvectors as rows, `(*batch_shape, J, D)`."""
+        found = self.decompose(dist, pool, weights)
+        return None if found is None else found[1][..., : self.count(found[0]), :]
+
+    def decompose(
+        self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor] | None:
+        """Return variances `(*batch_shape, D)`, descending, and all D oriented eigenvectors.
+
+        None where they have to be estimated and there is no pool.
+        """
         with torch.no_grad():
             covariance = predictive_covariance(dist)
             if covariance is None:
                 if pool is None:
-                    raise InputError(f"pca of {type(dist).__name__} needs samples")
+                    return None
                 covariance = _pooled_covariance(pool, weights)
                 check_finite(covariance, "the covariance of the samples")
-            values, vectors = torch.linalg.eigh(covariance)
-            values, vectors = values.flip(-1).clamp_min(0), _orient(vectors.mT.flip(-2))
-            return vectors[..., : self.count(values), :]
+            values, vectors = symmetric_eigen(covariance)
+            return values.clamp_min(0), _orient(vectors)
 
     def component_names(self, targets: Sequence[str], size: int) -> list[str]:
         """Name the components pc1, pc2, ..."""
@@ -181,10 +193,30 @@ class PCA(Linear):
             return dim
         if isinstance(self.components, int):
             return self.components
-        total = values.sum(-1, keepdim=True)
-        tiny = torch.finfo(values.dtype).tiny
-        explained = (values.cumsum(-1) / total.clamp_min(tiny)).reshape(-1, dim).mean(0)
+        explained = _explained(values).reshape(-1, dim).mean(0)
         return min(int((explained < self.components).sum()) + 1, dim)
+
+    def shares(self, values: Tensor) -> Tensor | None:
+        """Weights of all D components, `(*stack, D)`, alike for those that count and else 0.
+
+        For a fraction, whose number of components differs between the members of a stack; None
+        where that number is given.
+
+        Args:
+            values: variances `(*stack, N, D)` in descending order.
+        """
+        if not isinstance(self.components, float):
+            return None
+        # A component counts if those before it do not explain the fraction yet.
+        before = pad(_explained(values).mean(-2)[..., :-1], (1, 0))
+        counted = (before < self.components).to(values.dtype)
+        return counted / counted.sum(-1, keepdim=True)
+
+
+def _explained(values: Tensor) -> Tensor:
+    """Cumulated share of the variance."""
+    total = values.sum(-1, keepdim=True).clamp_min(torch.finfo(values.dtype).tiny)
+    return values.cumsum(-1) / total
 
 
 def predictive_covariance(dist: Distribution) -> Tensor | None:
@@ -199,10 +231,10 @@ def predictive_covariance(dist: Distribution) -> Tensor | None:
             covariance = getattr(dist, "covariance_matrix", None)
     except NotImplementedError:
         return None
+    if covariance is None or isinstance(dist, GaussianMixture | MultivariateNormal):
+        return covariance
     # Heavy tails: a variance that does not exist has no principal components.
-    if covariance is None or not bool(torch.isfinite(covariance).all()):
-        return None
-    return covariance
+    return covariance if bool(torch.isfinite(covariance).all()) else None
 
 
 def _broadcasts(shape: torch.Size, batch: torch.Size) -> bool:

@@ -33,7 +33,7 @@ class Scale(PreRank):
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Compute the population variance over the last axis."""
-        return pool.var(-1, correction=0, keepdim=True)
+        return _variance(pool)
 
     def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
         """Compute the standard deviation: the same ranks, but no mass piled up near 0.
@@ -82,7 +82,7 @@ class Dependency(PreRank):
         """Compute the normalised variogram."""
         steps = pool[..., self.lag :] - pool[..., : -self.lag]
         variogram = 0.5 * steps.square().mean(-1, keepdim=True)
-        variance = pool.var(-1, correction=0, keepdim=True)
+        variance = _variance(pool)
         flat = variance == 0
         # The inner `where` keeps the gradient finite where all targets are equal.
         return torch.where(flat, 0, -variogram / torch.where(flat, 1, variance))
@@ -152,6 +152,11 @@ class HDR(PreRank):
     def _log_density(points: Tensor, dist: Distribution) -> Tensor:
         chunks = points.split(max(1, _CHUNK_VALUES // max(1, points[0].numel())))
         return torch.cat([log_density(dist, chunk) for chunk in chunks]).unsqueeze(-1)
+
+
+def _variance(points: Tensor) -> Tensor:
+    """Population variance over the last axis; torch's own is slow for short axes."""
+    return (points - points.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
 
 
 def _in_support(dist: Distribution, points: Tensor) -> Tensor:

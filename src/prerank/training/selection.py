@@ -90,7 +90,7 @@ def choose_strength(
               \quad\text{and}\quad \overline{c_0 - c_\lambda} > m\, \mathrm{se},
 
     the standard errors being those of the paired differences (0 for a single pair, where they
-    cannot be known).
+    cannot be known). A strength with a result that is not finite does not qualify.
 
     Args:
         trials: with strength 0 among them, all with equally many paired runs.
@@ -110,13 +110,7 @@ def choose_strength(
     found = [_judge(trial, base, budget, margin) for trial in ordered]
     qualified = [j for j in found if j.strength > 0 and j.within_budget and j.improves]
     if not qualified:
-        affordable = [j for j in found if j.strength > 0 and j.within_budget]
-        reason = (
-            "no strength improves calibration beyond noise within the budget"
-            if affordable
-            else "every strength costs more energy score than the budget allows"
-        )
-        return Selection(None, reason, tuple(found), budget)
+        return Selection(None, _refusal(ordered[1:], found[1:]), tuple(found), budget)
     best = min(qualified, key=lambda judgement: judgement.excess)
     trace = tuple(
         Judgement(**{**asdict(judgement), "chosen": judgement is best}) for judgement in found
@@ -174,6 +168,16 @@ def _beyond(selection: Selection) -> float | None:
     return None
 
 
+def _refusal(trials: Sequence[Trial], found: Sequence[Judgement]) -> str:
+    """Why none of these strengths qualifies."""
+    if any(judgement.within_budget for judgement in found):
+        return "no strength improves calibration beyond noise within the budget"
+    if trials and not any(_finite(trial.energy) for trial in trials):
+        return "no strength gives a finite energy score"
+    return "every strength costs more energy score than the budget allows"
+
+
+@np.errstate(all="ignore")  # what is not finite shows in the trace, and does not qualify
 def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement:
     ratio = trial.energy.mean() / base.energy.mean()
     ratio_se = _standard_error(trial.energy - ratio * base.energy) / base.energy.mean()
@@ -187,10 +191,14 @@ def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement
         energy=float(trial.energy.mean()),
         energy_ratio=float(ratio),
         ratio_se=float(ratio_se),
-        within_budget=bool(ratio + margin * ratio_se <= 1 + budget),
-        improves=bool(gain.mean() > margin * gain_se),
+        within_budget=_finite(trial.energy) and bool(ratio + margin * ratio_se <= 1 + budget),
+        improves=_finite(trial.excess) and bool(gain.mean() > margin * gain_se),
         chosen=False,
     )
+
+
+def _finite(values: npt.NDArray[np.float64]) -> bool:
+    return bool(np.isfinite(values).all())
 
 
 def _standard_error(values: npt.NDArray[np.float64]) -> float:
@@ -205,5 +213,10 @@ def _check(trials: Sequence[Trial], budget: float, margin: float) -> None:
     sizes = {array.shape for trial in trials for array in (trial.excess, trial.energy)}
     if len(sizes) != 1 or len(next(iter(sizes))) != 1:
         raise InputError(f"trials must be paired: all results of one length, got {sizes}")
+    if not (_finite(trials[0].excess) and _finite(trials[0].energy)):
+        raise InputError(
+            "strength 0 has an excess or an energy score that is not finite, so that no strength "
+            "can be compared with it: look for extreme targets, or lower the learning rate"
+        )
     if not budget >= 0 or not margin >= 0:
         raise InputError(f"budget and margin must not be negative, got {budget} and {margin}")

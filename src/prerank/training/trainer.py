@@ -1,8 +1,7 @@
 """Training M runs at once: different strengths, seeds and splits in one stack."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 
 import torch
@@ -12,15 +11,14 @@ from prerank.distributions.noise import RunNoise
 from prerank.errors import InputError
 from prerank.inputs import as_count
 from prerank.models import Network
-from prerank.preranks import PCA
-from prerank.storage import read_tensors, write_tensors
 from prerank.training.data import TrainingData
+from prerank.training.graphs import Replay
 from prerank.training.objective import Objective
-from prerank.training.optimiser import Adam
+from prerank.training.state import State
 
 __all__ = ["Progress", "Run", "Settings", "Trainer", "TrainingResult", "train"]
 
-_CHUNK_ROWS = 1024  # of the validation rows; noise is drawn by chunk, so not a matter of M
+_CHUNK_ROWS = 2048  # of the validation rows; noise is drawn by chunk, so not a matter of M
 
 
 @dataclass(frozen=True)
@@ -97,30 +95,13 @@ class TrainingResult:
     history: Tensor
 
 
-@dataclass
-class _State:
-    """All that changes while training; rows belong to the runs that are still in the stack."""
-
-    adam: Adam
-    place: Tensor  # of each row among all runs, (m,)
-    best: Tensor  # (M, P), of all runs
-    objective: Tensor  # (M,)
-    best_epoch: Tensor  # (M,)
-    epochs: Tensor  # (M,)
-    reference: Tensor  # objective that the next one has to beat by min_delta, (M,)
-    waited: Tensor  # epochs since then, (M,)
-    epoch: int = 0
-    step: int = 0  # within the epoch
-    history: list[Tensor] = field(default_factory=list)
-
-
 class Trainer:
     """Trains a stack of runs, step by step.
 
     Every run is a function of its own seed, split and strength: neither its place in the stack nor
     the other runs, nor an interruption, changes it (up to rounding). Runs stop one by one on the
     objective that they are trained on, computed on all validation rows at once with fixed noise,
-    and leave the stack when they do.
+    and leave the stack.
 
     Args:
         network: maps parameters and inputs to distributions.
@@ -128,6 +109,8 @@ class Trainer:
         runs: what to train.
         objective: what to minimise.
         settings: how.
+        graphs: on a GPU, record steps as CUDA graphs where that is possible; the results are the
+            same.
 
     Example:
         >>> from prerank.datasets import AR1Regression, published_split
@@ -151,6 +134,7 @@ class Trainer:
         *,
         objective: Objective | None = None,
         settings: Settings | None = None,
+        graphs: bool = True,
     ) -> None:
         if not runs:
             raise InputError("runs is empty: there is nothing to train")
@@ -158,13 +142,6 @@ class Trainer:
             raise InputError("this network cannot be stacked: use train(), which goes one by one")
         if not all(0 <= run.split < len(data.x) for run in runs):
             raise InputError(f"runs name splits outside 0..{len(data.x) - 1}")
-        penalty = objective.penalty if objective else None
-        for term in penalty.preranks if penalty else ():
-            if isinstance(term, PCA) and isinstance(term.components, float):
-                raise InputError(
-                    f"{term.label} chooses its number of components anew for every batch and "
-                    "stack: name the number, as in pca(2)"
-                )
         self.network = network
         self.data = data
         self.runs = tuple(runs)
@@ -173,169 +150,138 @@ class Trainer:
         self._seeds = self._tensor([run.seed for run in runs], torch.int64)
         self._splits = self._tensor([run.split for run in runs], torch.int64)
         self._strengths = self._tensor([run.strength for run in runs], data.x.dtype)
-        self._state = self._start()
-        self._order: tuple[int, Tensor] | None = None
+        self._size = min(self.settings.batch_size, data.train.shape[1])
+        self._batches = data.train.shape[1] // self._size  # in one pass over the rows
+        self._steps = max(self._batches, self.settings.min_steps)  # in one epoch
+        # A module of the user's may change itself from call to call, which a graph would not see.
+        self._graphs = graphs and network.stackable
+        theta = torch.stack([network.initial(run.seed) for run in runs])
+        self._adopt(State.start(theta.to(data.x)), steps=0)
 
     @property
     def done(self) -> bool:
         """Whether every run has stopped."""
-        return len(self._state.place) == 0 or self._state.epoch >= self.settings.max_epochs
+        return self._running == 0 or self._epoch >= self.settings.max_epochs
 
     @property
     def theta(self) -> Tensor:
-        """Present parameters of the runs that are still going, `(m, P)`."""
+        """Present parameters of the runs that are still in the stack, `(m, P)`."""
         return self._state.adam.theta
 
     @property
     def progress(self) -> Progress:
         """Where training stands."""
-        running = 0 if self.done else len(self._state.place)
-        return Progress(self._state.epoch, self.settings.max_epochs, running, len(self.runs))
+        running = 0 if self.done else self._running
+        return Progress(self._epoch, self.settings.max_epochs, running, len(self.runs))
 
     def step(self) -> None:
         """Make one optimiser step for every run, and close the epoch where it is complete."""
         if self.done:
             raise InputError("every run has stopped: there is nothing left to train")
-        state, settings = self._state, self.settings
-        size = min(settings.batch_size, self.data.train.shape[1])
-        batches = self.data.train.shape[1] // size  # in one pass over the rows
-        steps = max(batches, settings.min_steps)  # in one epoch
-        number = state.epoch * steps + state.step
-        rows = self._shuffled(number // batches)
-        start = number % batches * size
-        chosen = rows[:, start : start + size]
-        theta = state.adam.theta.detach().requires_grad_()
-        x, y = self._gather(chosen)
-        value = self.objective(
-            self.network(theta, x),
-            y,
-            self._strengths[state.place],
-            self._noise(_STEP, number),
-        )
-        (gradient,) = torch.autograd.grad(value.sum(), theta)
-        state.adam.update(gradient, lr=settings.lr, bound=settings.gradient_bound)
-        state.step += 1
-        if state.step == steps:
+        if self._number % self._batches == 0:
+            self._shuffle(self._number // self._batches)
+        self._advance()
+        self._number += 1
+        if self._number % self._steps == 0:
+            self._review()
             self._close_epoch()
 
     def result(self) -> TrainingResult:
         """Best parameters so far."""
-        state = self._state
+        state, found = self._state, self._state.results()
         history = torch.stack(state.history) if state.history else state.best.new_zeros(0, 0)
         return TrainingResult(
-            state.best.clone(),
-            state.epochs.clone(),
-            state.best_epoch.clone(),
-            state.objective.clone(),
-            history,
+            found["best"], found["epochs"], found["best_epoch"], found["objective"], history
         )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a checkpoint, from which `load` goes on at exactly this step."""
-        state = self._state
-        tensors = {
-            "history": torch.stack(state.history) if state.history else torch.zeros(0),
-            **{name: getattr(state.adam, name) for name in _ADAM},
-            **{name: getattr(state, name) for name in _TENSORS},
-        }
-        about = {"epoch": str(state.epoch), "step": str(state.step), "runs": self._signature()}
-        write_tensors(path, tensors, about)
+        self._state.save(path, self._signature())
 
     def load(self, path: str | PathLike[str]) -> None:
         """Go on from a checkpoint of the same runs, network and settings."""
-        tensors, about = read_tensors(path)
-        if about.get("runs") != self._signature():
-            raise InputError(f"{path} is a checkpoint of other runs or settings")
+        state = State.load(path, self._signature(), self.data.x.device)
+        self._adopt(state, steps=int(state.number))
+        if self._number % self._batches:
+            self._shuffle(self._number // self._batches)
+
+    @property
+    def _epoch(self) -> int:
+        return self._number // self._steps
+
+    def _adopt(self, state: State, *, steps: int) -> None:
+        """Work on this state from now on: graphs are bound to its tensors."""
+        self._state, self._number = state, steps
+        self._running = int(state.going.sum())
+        self._split = self._splits[state.place].unsqueeze(1)
+        self._order = self.data.train[self._split.squeeze(1)]
         device = self.data.x.device
-        moved = {name: value.to(device) for name, value in tensors.items()}
-        self._state = _State(
-            Adam(**{name: moved[name] for name in _ADAM}),
-            **{name: moved[name] for name in _TENSORS},
-            epoch=int(about["epoch"]),
-            step=int(about["step"]),
-            history=list(moved["history"]) if moved["history"].numel() else [],
+        self._advance = Replay(self._make_step, device, enabled=self._graphs)
+        self._review = Replay(self._validate, device, enabled=self._graphs)
+
+    def _shuffle(self, number: int) -> None:
+        """Bring the training rows of each run in the order of one pass, `(m, n_train)`."""
+        noise = self._noise(_ORDER, number)
+        # Stable, so that rare ties fall alike on every device.
+        keys = noise.uniform(self._order.shape[1:], torch.float64)
+        rows = self.data.train[self._split.squeeze(1)]
+        self._order.copy_(rows.gather(1, keys.argsort(dim=1, stable=True)))
+
+    def _make_step(self) -> None:
+        """One optimiser step, without waiting for the device."""
+        state, settings = self._state, self.settings
+        places = torch.arange(self._size, device=self._order.device)
+        rows = self._order[:, state.number % self._batches * self._size + places]
+        theta = state.adam.theta.detach().requires_grad_()
+        x, y = self._gather(rows)
+        value = self.objective(
+            self.network(theta, x),
+            y,
+            self._strengths[state.place],
+            self._noise(_STEP, state.number),
         )
-        self._order = None
+        (gradient,) = torch.autograd.grad(value.sum(), theta)
+        state.adam.update(gradient, lr=settings.lr, bound=settings.gradient_bound)
+        state.number += 1
 
-    def _start(self) -> _State:
-        theta = torch.stack([self.network.initial(run.seed) for run in self.runs])
-        theta = theta.to(self.data.x)
-        runs = len(self.runs)
-        infinite = torch.full((runs,), torch.inf, dtype=theta.dtype, device=theta.device)
-        zeros = torch.zeros(runs, dtype=torch.int64, device=theta.device)
-        return _State(
-            adam=Adam.start(theta),
-            place=torch.arange(runs, device=theta.device),
-            best=theta.clone(),
-            objective=infinite,
-            best_epoch=zeros,
-            epochs=zeros.clone(),
-            reference=infinite.clone(),
-            waited=zeros.clone(),
-        )
-
-    def _shuffled(self, number: int) -> Tensor:
-        """Training rows of each run in the order of one pass, `(m, n_train)`."""
-        if self._order is None or self._order[0] != number:
-            train = self.data.train[self._splits[self._state.place]]
-            noise = self._noise(_ORDER, number)
-            # Stable, so that rare ties fall alike on every device.
-            order = noise.uniform((train.shape[1],), torch.float64).mT.argsort(dim=1, stable=True)
-            self._order = number, train.gather(1, order)
-        return self._order[1]
-
-    def _gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        split = self._splits[self._state.place].unsqueeze(1)
-        return self.data.x[split, rows], self.data.y[split, rows]
-
-    def _noise(self, purpose: int, number: int) -> RunNoise:
-        return RunNoise(self._seeds[self._state.place], len(_PURPOSES) * number + purpose)
-
-    def _validate(self) -> Tensor:
-        """Objective on all validation rows at once, with the same noise in every epoch: `(m,)`."""
+    def _validate(self) -> None:
+        """Judge all validation rows at once, with the same noise in every epoch."""
         state, objective = self._state, self.objective
-        rows = self.data.validation[self._splits[state.place]]
-        scores, pits = [], []
+        rows = self.data.validation[self._split.squeeze(1)]
+        scores, tally = [], None
         with torch.no_grad():
-            parts = rows.split(_CHUNK_ROWS, dim=1)
-            for number, part in enumerate(parts):
+            for number, part in enumerate(rows.split(_CHUNK_ROWS, dim=1)):
                 x, y = self._gather(part)
                 dist = self.network(state.adam.theta, x)
                 noise = self._noise(_VALIDATION, number)
-                scores.append(objective.scores(dist, y, noise))
+                scores.append(objective.scores(dist, y, noise).sum(1))
                 if objective.penalty is not None:
-                    pits.append(objective.penalty.pits(dist, y, generator=noise))
-            value = torch.cat(scores, dim=1).mean(1)
-            if objective.penalty is not None:
-                pooled = [torch.cat(terms, dim=-2) for terms in zip(*pits, strict=True)]
-                strength = self._strengths[state.place]
-                value = value + strength * objective.penalty.error(pooled)
-        return value
+                    counted = objective.penalty.tally(dist, y, generator=noise)
+                    tally = counted if tally is None else tally.plus(counted)
+            value = torch.stack(scores).sum(0) / rows.shape[1]
+            if objective.penalty is not None and tally is not None:
+                value = value + self._strengths[state.place] * objective.penalty.error(tally)
+        state.record(value, patience=self.settings.patience, min_delta=self.settings.min_delta)
 
     def _close_epoch(self) -> None:
-        """Validate, keep what is best, let runs stop, and shrink the stack."""
-        state, settings = self._state, self.settings
-        place = state.place
-        state.epoch, state.step = state.epoch + 1, 0
-        value = self._validate()
-        full = torch.full_like(state.objective, torch.nan)
-        full[place] = value
-        state.history.append(full)
-        state.epochs[place] = state.epoch
+        """Let stopped runs leave the stack: all of them on a CPU, on a GPU by halves.
 
-        better = value < state.objective[place]  # False for NaN
-        state.objective[place] = torch.where(better, value, state.objective[place])
-        state.best_epoch[place] = torch.where(better, state.epoch, state.best_epoch[place])
-        state.best[place] = torch.where(better.unsqueeze(1), state.adam.theta, state.best[place])
-        improved = value < state.reference[place] - settings.min_delta
-        state.reference[place] = torch.where(improved, value, state.reference[place])
-        state.waited[place] = torch.where(improved, 0, state.waited[place] + 1)
-        going = state.waited[place] < settings.patience
-        if not bool(going.all()):
-            keep = going.nonzero().squeeze(1)
-            state.adam = state.adam.select(keep)
-            state.place = place[keep]
-            self._order = None
+        A smaller stack costs a GPU a new graph and saves it little.
+        """
+        state = self._state
+        state.note()
+        self._running = int(state.going.sum())
+        limit = len(state.going) // 2 if state.going.is_cuda else len(state.going) - 1
+        if 0 < self._running <= limit:
+            self._adopt(state.compacted(), steps=self._number)
+            if self._number % self._batches:
+                self._shuffle(self._number // self._batches)
+
+    def _gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self.data.x[self._split, rows], self.data.y[self._split, rows]
+
+    def _noise(self, purpose: int, number: int | Tensor) -> RunNoise:
+        return RunNoise(self._seeds[self._state.place], len(_PURPOSES) * number + purpose)
 
     def _signature(self) -> str:
         """Text that identifies what is trained."""
@@ -347,8 +293,6 @@ class Trainer:
 
 
 _PURPOSES = _STEP, _ORDER, _VALIDATION = range(3)
-_ADAM = [f.name for f in dataclasses.fields(Adam)]
-_TENSORS = ["place", "best", "objective", "best_epoch", "epochs", "reference", "waited"]
 
 
 def train(

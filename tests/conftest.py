@@ -1,11 +1,17 @@
 """Settings of all tests."""
 
+import importlib
 from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import settings
 from torch.distributions import Distribution
+
+# Importing zuko switches torch's checks of arguments off, for the whole process: back on.
+_CHECKS = Distribution._validate_args
+importlib.import_module("zuko")
+Distribution.set_default_validate_args(_CHECKS)
 
 # Two workers share two cores: a wall-clock deadline would fail at random.
 settings.register_profile("prerank", deadline=None, derandomize=True)

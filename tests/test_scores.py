@@ -477,3 +477,52 @@ def test_crps_far_from_zero():
     far = crps(Ensemble(members + 1e5), y + 1e5)
     # Shifting rounds the members themselves to 1e5 * 2^-24 = 0.006.
     torch.testing.assert_close(far, near, rtol=0, atol=0.02)
+
+
+# Numbers whose squares overflow in single precision
+
+
+def scaled(family, factor):
+    g = torch.Generator().manual_seed(3)
+    loc, spread = (torch.randn(12, 3, generator=g).double() for _ in range(2))
+    loc, spread = factor * loc, factor * (0.5 + spread.abs())
+    if family == "ensemble":
+        return Ensemble((factor * torch.randn(20, 12, 3, generator=g).double()).float())
+    if family == "independent":
+        return Independent(Normal(loc.float(), spread.float()), 1)
+    factors = (torch.diag_embed(spread) + factor * torch.ones(3, 3).tril(-1)).float()
+    if family == "normal":
+        return MultivariateNormal(loc.float(), scale_tril=factors)
+    return GaussianMixture(torch.zeros(12, 1), loc.float().unsqueeze(1), factors.unsqueeze(1))
+
+
+@pytest.mark.parametrize("factor", [1e15, 1e20, 1e30, 1e36])
+@pytest.mark.parametrize("family", ["ensemble", "independent", "normal", "mixture"])
+@pytest.mark.parametrize("score", [energy_score, crps], ids=["energy", "crps"])
+def test_large_numbers_do_not_overflow(score, family, factor):
+    y = torch.randn(12, 3, generator=torch.Generator().manual_seed(4)).double()
+    plain = score(scaled(family, 1.0), y, generator=0)
+    large = score(scaled(family, factor), factor * y, generator=0)
+    assert large.dtype == torch.float32
+    # The inputs are rounded to 6e-8, and the two terms of a score cancel in part.
+    torch.testing.assert_close(large.double() / factor, plain.double(), rtol=2e-5, atol=2e-6)
+
+
+def test_large_numbers_keep_gradients():
+    gradients = []
+    for factor in (1.0, 1e30):
+        members = scaled("ensemble", factor).samples.requires_grad_()
+        score = energy_score(Ensemble(members), torch.full((12, 3), factor))
+        gradients += torch.autograd.grad(score, members, torch.ones(12))
+    # A score in the units of its points has a gradient without units.
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+
+
+def test_one_large_member_of_no_weight_hides_nothing():
+    members = torch.randn(20, 12, 3, generator=torch.Generator().manual_seed(3))
+    far = torch.cat([members, torch.full((1, 12, 3), 1e30)])
+    weights = torch.cat([torch.ones(20), torch.zeros(1)])
+    found, plain = (
+        energy_score(Ensemble(*part), torch.ones(12, 3)) for part in ((far, weights), (members,))
+    )
+    torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-6)

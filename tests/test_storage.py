@@ -137,6 +137,24 @@ def test_tensor_round_trip(tmp_path):
         assert not found[name].requires_grad
 
 
+def test_tensors_that_share_memory(tmp_path):
+    whole = torch.arange(12.0).reshape(3, 4)
+    tensors = {
+        "whole": whole,
+        "again": whole,
+        "row": whole[1],
+        "flat": whole.view(-1),
+        "overlap": whole.view(-1)[2:9],
+        "transposed": whole.mT,
+        "expanded": whole[0].expand(5, 4),
+    }
+    found, _ = read_tensors(write_tensors(tmp_path / "file", tensors, {}))
+    for name, value in tensors.items():
+        assert torch.equal(found[name], value)
+    found["whole"] += 1  # they are separate ones now
+    assert torch.equal(found["again"], whole)
+
+
 def test_nothing_is_told_where_nothing_was_written(tmp_path):
     path = write_tensors(tmp_path / "file", {"a": torch.ones(1)}, {})
     assert read_tensors(path)[1] == {}

@@ -82,7 +82,9 @@ def energy_score(
     """
     _check_estimator(estimator)
     observed, draws = _score_inputs(dist, y, n_samples, generator)
-    points, share = draws.points, _shares(draws)
+    largest = torch.maximum(draws.points.abs().amax((0, -1)), observed.abs().amax(-1))
+    unit = _unit(largest.unsqueeze(-1))
+    points, observed, share = draws.points / unit, observed / unit, _shares(draws)
     size, batch, dim = points.shape[0], points.shape[1:-1], points.shape[-1]
     error = torch.linalg.vector_norm(points - observed, dim=-1)  # (S, *batch)
     first = (share * error).sum(0)
@@ -96,7 +98,7 @@ def energy_score(
         distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
         parts.append(((distance @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1))
     second = torch.cat(parts).reshape(batch)
-    return first - 0.5 * second / _pair_mass(estimator, share)
+    return unit.squeeze(-1) * (first - 0.5 * second / _pair_mass(estimator, share))
 
 
 @full_precision()
@@ -226,6 +228,16 @@ def _pair_mass(estimator: str, share: Tensor) -> Tensor | float:
     return mass
 
 
+def _unit(largest: Tensor) -> Tensor:
+    """Divisor for values up to the largest: 1, or more where their squares would overflow."""
+    return (largest.detach() / torch.finfo(largest.dtype).max ** (7 / 16)).clamp_min(1)
+
+
+def _row_norms(matrix: Tensor) -> Tensor:
+    unit = _unit(matrix.abs().amax(-1, keepdim=True))
+    return torch.linalg.vector_norm(matrix / unit, dim=-1) * unit.squeeze(-1)
+
+
 def _differences(points: Tensor, pair: Tensor, p: float) -> Tensor:
     gap = (points[..., pair[0]] - points[..., pair[1]]).abs()
     zero = gap == 0  # the power has no finite slope there for p < 1
@@ -235,9 +247,10 @@ def _differences(points: Tensor, pair: Tensor, p: float) -> Tensor:
 def _gaussian_margins(dist: Distribution) -> tuple[Tensor, Tensor, Tensor] | None:
     """Weights, means and standard deviations of the margins, `(*batch_shape, D or 1, K)`."""
     if isinstance(dist, GaussianMixture):
-        scale = torch.linalg.vector_norm(dist.scale_tril, dim=-1)
-        return dist.probs.unsqueeze(-2), dist.loc.mT, scale.mT
-    if isinstance(dist, MultivariateNormal | LowRankMultivariateNormal):
+        return dist.probs.unsqueeze(-2), dist.loc.mT, _row_norms(dist.scale_tril).mT
+    if isinstance(dist, MultivariateNormal):
+        loc, scale = dist.loc, _row_norms(dist.scale_tril)
+    elif isinstance(dist, LowRankMultivariateNormal):
         loc, scale = dist.loc, dist.variance.sqrt()
     elif isinstance(dist, Independent) and isinstance(dist.base_dist, Normal):
         loc, scale = dist.base_dist.loc, dist.base_dist.scale
@@ -249,7 +262,7 @@ def _gaussian_margins(dist: Distribution) -> tuple[Tensor, Tensor, Tensor] | Non
 def _crps_mixture(observed: Tensor, probs: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     first = (probs * _mean_distance(observed.unsqueeze(-1) - loc, scale)).sum(-1)
     gap = loc.unsqueeze(-1) - loc.unsqueeze(-2)
-    spread = (scale.unsqueeze(-1).square() + scale.unsqueeze(-2).square()).sqrt()
+    spread = torch.hypot(scale.unsqueeze(-1), scale.unsqueeze(-2))
     between = _mean_distance(gap, spread)
     second = (probs.unsqueeze(-1) * probs.unsqueeze(-2) * between).sum((-2, -1))
     return first - 0.5 * second

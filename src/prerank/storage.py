@@ -69,10 +69,17 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 def write_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, Tensor], about: Mapping[str, str]
 ) -> Path:
-    """Write named tensors, with text about them, in the safetensors format."""
+    """Write named tensors, with text about them, in the safetensors format.
+
+    Tensors that share memory are stored, and come back, as separate ones.
+    """
     from safetensors.torch import save_file
 
-    stored = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    # Copies, because the format refuses tensors that share memory.
+    stored = {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in tensors.items()
+    }
     return write_atomically(path, lambda file: save_file(stored, file, metadata=dict(about)))
 
 

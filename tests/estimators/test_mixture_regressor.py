@@ -21,6 +21,7 @@ from prerank.distributions import GaussianMixture, affine
 from prerank.errors import InputError, PrerankError
 from prerank.estimators import MixtureRegressor, load_model
 from prerank.preranks import PCA
+from prerank.training import Trial, choose_strength
 
 ROWS, DIM = 120, 3
 X, Y = (part.numpy() for part in AR1Regression(dim=DIM).sample(ROWS, generator=0))
@@ -121,6 +122,16 @@ def test_names_of_the_targets():
     table = model.diagnose(X, Y, preranks="marginal").table
     assert set(names) <= set(table["component"])
     assert regressor().fit(X, Y).target_names_ == ("y0", "y1", "y2")
+
+
+@pytest.mark.parametrize(("name", "expected"), [("wage", "wage"), (7, "7"), (None, "y0")])
+def test_name_of_a_single_target(tmp_path, name, expected):
+    series = pd.Series(Y[:, 0], name=name)
+    model = regressor(preranks="marginal").fit(X, series)
+    assert model.target_names_ == (expected,)
+    assert model.predict(X).shape == (ROWS,)
+    model.save(tmp_path)
+    assert load_model(tmp_path).target_names_ == (expected,)
 
 
 def test_everything_is_float64(model):
@@ -301,6 +312,20 @@ def test_parameters_are_checked(options, match):
         regressor(**options).fit(X, Y)
 
 
+ABSENT = [] if torch.cuda.is_available() else ["cuda", "cuda:0", torch.device("cuda")]
+
+
+@pytest.mark.parametrize("device", ["quantum", "", "meta", "cuda:999", 1.5, *ABSENT], ids=repr)
+def test_devices_are_checked(device):
+    with pytest.raises(InputError, match=r"device=.* cannot be used .*'cpu'"):
+        regressor(device=device).fit(X, Y)
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), None], ids=str)
+def test_devices(device):
+    assert regressor(device=device).fit(X, Y).predict(X).shape == (ROWS, DIM)
+
+
 # --- randomness ------------------------------------------------------------------------------
 
 
@@ -408,6 +433,17 @@ def test_the_trace_of_the_selection_is_saved(tmp_path):
     copy = load_model(tmp_path)
     pd.testing.assert_frame_equal(copy.selection_.table, model.selection_.table)
     assert copy.selection_ == model.selection_
+
+
+def test_a_trace_that_is_not_finite_is_saved(tmp_path, model):
+    base = Trial(0.0, np.array([0.05, 0.06]), np.array([1.0, 1.1]))
+    lost = Trial(1.0, np.array([np.nan, 0.0]), np.array([np.inf, 1.0]))
+    chosen = clone(model).fit(X, Y)
+    chosen.selection_ = choose_strength([base, lost])
+    chosen.save(tmp_path)
+    found = load_model(tmp_path).selection_
+    pd.testing.assert_frame_equal(found.table, chosen.selection_.table)
+    assert found.trace[1].energy == np.inf
 
 
 def test_saving_over_a_model_replaces_it(tmp_path):
@@ -530,6 +566,15 @@ TABLE = text_table()
 BAD_TABLES = {
     "number turned text": (TABLE.assign(size="large"), "'size' was numeric in fit"),
     "missing text": (TABLE.assign(group=[None, *TABLE["group"][1:]]), "'group' has 1 missing"),
+    "text turned number": (
+        TABLE.assign(group=1.5),
+        r"'group' was text in fit \(such as 'high'\) and now holds numbers .*such as 1\.5",
+    ),
+    "numbers declared as objects": (
+        TABLE.assign(group=pd.Series([3] * ROWS, dtype=object)),
+        "'group' was text in fit .*convert the column to text",
+    ),
+    "text turned truth value": (TABLE.assign(group=True), "'group' was text in fit .*True"),
     "missing number": (TABLE.assign(size=np.nan), "NaN"),
     "another column": (TABLE.rename(columns={"size": "length"}), "feature names"),
     "another order": (TABLE[["new", "size", "group"]], "feature names"),
@@ -545,6 +590,20 @@ def test_other_tables_are_refused_in_prediction(name):
     model = regressor().fit(TABLE, Y)
     with pytest.raises(ValueError, match=match):
         model.predict(table)
+
+
+def test_numbers_that_are_known_levels_are_taken_as_text():
+    whole = pd.DataFrame({"size": X[:, 0], "year": 2020 + np.arange(ROWS) % 3})
+    text = whole.assign(year=whole["year"].astype(str))
+    model = regressor().fit(text, Y)
+    np.testing.assert_array_equal(model.predict(whole), model.predict(text))
+    # One that is not, and the same ones written in another way, are refused; as text, a new level
+    # is none of the known ones.
+    for other in (whole["year"] + 1, whole["year"].astype(float)):
+        with pytest.raises(InputError, match="'year' was text in fit"):
+            model.predict(whole.assign(year=other))
+    later = text.assign(year=(whole["year"] + 1).astype(str))
+    assert model.predict(later).shape == (ROWS, DIM)
 
 
 def test_text_is_refused_where_there_was_none():

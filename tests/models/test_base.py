@@ -107,6 +107,53 @@ def test_buffers_are_kept():
     difference = shifted(theta, x).mean - plain(theta, x).mean
     torch.testing.assert_close(difference, torch.tensor([10.0, -10.0]).expand(1, 7, 2))
 
+    # They follow the parameters to another precision.
+    double = shifted(theta.double(), x.double()).mean - plain(theta.double(), x.double()).mean
+    torch.testing.assert_close(double, difference.double())
+
+
+def test_a_distribution_may_ask_the_module_later():
+    """It then still finds the parameters of its own call."""
+
+    class Lazy(MultivariateNormal):
+        def __init__(self, module, x):
+            self.ask = lambda: module.linear(x)
+            super().__init__(torch.zeros(*x.shape[:-1], 2), torch.eye(2))
+
+        def expand(self, shape):
+            return self
+
+        def rsample(self, sample_shape=()):
+            return self.ask().expand(*sample_shape, -1, -1)
+
+    class Asked(Full):
+        def forward(self, x):
+            return Lazy(self, x)
+
+    network, x = ModuleNetwork(Asked), torch.randn(7, 3)
+    thetas = [network.initial(seed)[None].requires_grad_() for seed in (1, 2)]
+    dists = [network(theta, x[None]) for theta in thetas]
+    for theta, dist in zip(thetas, dists, strict=True):
+        expected = x @ theta[0, :6].reshape(2, 3).mT + theta[0, 6:]
+        torch.testing.assert_close(dist.rsample(), expected)
+        (gradient,) = torch.autograd.grad(dist.rsample().sum(), theta)
+        assert (gradient != 0).all()
+
+
+def test_tied_parameters_stay_tied():
+    class Tied(Full):
+        def __init__(self):
+            super().__init__()
+            self.again = self.linear
+
+        def forward(self, x):
+            return MultivariateNormal(self.linear(x) + self.again(x), torch.eye(2))
+
+    network, x = ModuleNetwork(Tied), torch.randn(1, 7, 3)
+    assert network.n_parameters == 8
+    theta = network.initial(1)[None]
+    torch.testing.assert_close(network(theta, x).mean, 2 * ModuleNetwork(Full)(theta, x).mean)
+
 
 def test_build_may_be_any_function():
     network = ModuleNetwork(lambda: Gaussian(hidden=9))

@@ -1,6 +1,7 @@
 """Tables with numbers, truth values and text, as a matrix of numbers."""
 
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ _MOST_LEVELS = 1000
 class TableEncoder:
     """One-hot encoding of text columns; numbers and truth values stay as they are.
 
-    A level that was not seen in `fit` becomes zeros in all columns of its variable.
+    A text that was not seen in `fit` becomes zeros in all columns of its variable. Numbers where
+    there was text are more likely a mistake in reading the table: they are taken as text only where
+    all of them, written out, are known levels (1 for `"1"`, but not 1.0), and refused otherwise.
 
     Attributes:
         levels: for each column of the table, its sorted levels, or None where it is numeric.
@@ -55,7 +58,15 @@ class TableEncoder:
             else:
                 _refuse_missing(column, name)
                 text = np.array([str(value) for value in column], dtype=object)
-                parts.append((text[:, None] == np.array(levels, dtype=object)).astype(np.float64))
+                match = text[:, None] == np.array(levels, dtype=object)
+                if _holds_numbers(column) and not match.any(1).all():
+                    unknown = text[~match.any(1)][0]
+                    raise InputError(
+                        f"column {name!r} was text in fit (such as {levels[0]!r}) and now holds "
+                        f"numbers that are none of its levels (such as {unknown}): convert the "
+                        "column to text, written as it was in fit"
+                    )
+                parts.append(match.astype(np.float64))
         return np.concatenate(parts, axis=1)
 
 
@@ -63,6 +74,11 @@ def _is_numeric(column: Any) -> bool:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     return bool(is_numeric_dtype(column) or is_bool_dtype(column))
+
+
+def _holds_numbers(column: Any) -> bool:
+    """Whether all values are numbers, though the column may be declared as one of objects."""
+    return _is_numeric(column) or all(isinstance(value, Number) for value in column)
 
 
 def _refuse_missing(column: Any, name: object) -> None:

@@ -19,7 +19,7 @@ from prerank.distributions.quantiles import mixture_quantiles
 from prerank.errors import InputError
 from prerank.estimators.encoding import TableEncoder
 from prerank.estimators.progress import progress_bar
-from prerank.inputs import as_tensor, column_names
+from prerank.inputs import as_device, as_tensor, column_names
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PreRankLike, parse
@@ -321,8 +321,10 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         observed = as_tensor(targets.reshape(rows, -1), "y")
         return dist, self.y_scaler_(observed)
 
-    def _device(self) -> str:
-        return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    def _device(self) -> torch.device:
+        if self.device is None:
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return as_device(self.device, "device")
 
 
 def _text_encoder(X: Any) -> TableEncoder | None:

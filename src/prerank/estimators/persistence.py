@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import asdict, fields
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
         "parameters": {name: _plain(value) for name, value in parameters.items()},
         "network": asdict(model.network_),
         "strength": model.strength_,
-        "selection": None if model.selection_ is None else asdict(model.selection_),
+        "selection": _plain_selection(model.selection_),
         "flat_target": model.flat_target_,
         "n_outputs": model.n_outputs_,
         "n_features_in": model.n_features_in_,
@@ -128,8 +129,26 @@ def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Mixt
 def _restore_selection(value: dict[str, Any] | None) -> Selection | None:
     if value is None:
         return None
-    trace = tuple(Judgement(**row) for row in value["trace"])
+    rows: list[dict[str, Any]] = [
+        {name: float(v) if isinstance(v, str) else v for name, v in row.items()}
+        for row in value["trace"]
+    ]
+    trace = tuple(Judgement(**row) for row in rows)
     return Selection(value["strength"], value["reason"], trace, value["budget"])
+
+
+def _plain_selection(selection: Selection | None) -> dict[str, Any] | None:
+    """Numbers of the trace that are not finite become text: JSON has no word for them."""
+    if selection is None:
+        return None
+    trace = [
+        {
+            name: str(value) if isinstance(value, float) and not isfinite(value) else value
+            for name, value in asdict(judgement).items()
+        }
+        for judgement in selection.trace
+    ]
+    return {**asdict(selection), "trace": trace}
 
 
 def _plain(value: Any) -> Any:

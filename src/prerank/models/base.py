@@ -1,11 +1,11 @@
 """What a trainable predictor is: a function of a parameter vector and of inputs."""
 
-from typing import Protocol
+from copy import deepcopy
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
-from torch.func import functional_call
 
 from prerank.errors import InputError
 
@@ -62,12 +62,11 @@ class ModuleNetwork:
             raise InputError("build must be a callable that returns an nn.Module")
         self._build = build
         self._module = self._fresh(0)
-        self._shapes = {name: p.shape for name, p in self._module.named_parameters()}
 
     @property
     def n_parameters(self) -> int:
         """P, the number of all parameters together."""
-        return sum(shape.numel() for shape in self._shapes.values())
+        return sum(p.numel() for p in self._module.parameters())
 
     def initial(self, seed: int) -> Tensor:
         """Flattened parameters of a fresh module."""
@@ -78,14 +77,22 @@ class ModuleNetwork:
         """Call the module with the given parameters."""
         if theta.shape[0] != 1:
             raise InputError(f"this network takes one run at a time, got {theta.shape[0]}")
-        sizes = [shape.numel() for shape in self._shapes.values()]
-        parts = theta[0].split(sizes)
-        named = {
-            name: part.reshape(shape)
-            for (name, shape), part in zip(self._shapes.items(), parts, strict=True)
-        }
-        dist: Distribution = functional_call(self._module, named, (x[0],))
+        dist: Distribution = self._with_parameters(theta[0])(x[0])
         return dist.expand(torch.Size((1, *dist.batch_shape)))
+
+    def _with_parameters(self, theta: Tensor) -> nn.Module:
+        """A module of its own for these parameters, which shares the buffers.
+
+        The distribution may keep it: flows call their networks only when they are asked for a
+        density or a sample.
+        """
+        module = self._module.to(theta.device, theta.dtype)
+        parameters = list(module.parameters())
+        parts = theta.split([p.numel() for p in parameters])
+        instead: dict[int, Any] = {id(buffer): buffer for buffer in module.buffers()}
+        for parameter, part in zip(parameters, parts, strict=True):
+            instead[id(parameter)] = part.reshape(parameter.shape)
+        return deepcopy(module, instead)
 
     def _fresh(self, seed: int) -> nn.Module:
         with torch.random.fork_rng():

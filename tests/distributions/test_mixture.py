@@ -60,8 +60,6 @@ def test_log_prob_agrees_with_torch(batch, sample, dim, components):
     value = 3 * torch.randn(*sample, *batch, dim, dtype=torch.float64)
     expected = reference(dist)
     assert_close(dist.log_prob(value), expected.log_prob(value))
-    parts = expected.component_distribution.log_prob(value.unsqueeze(-2))
-    assert_close(dist.component_log_prob(value), parts)
 
 
 def test_log_prob_broadcasts_one_point_over_rows():

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from prerank.kernels import available
+from prerank.kernels import compiled
 
 __all__ = ["symmetric_eigen"]
 
-_LARGEST = 32  # targets; above, one program per matrix would run out of registers
+_LARGEST = 32  # targets; beyond, one program per matrix would run out of registers
 
 
 def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
@@ -24,7 +24,7 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
         >>> values, vectors.abs().argmax(-1)
         (tensor([3., 2., 1.]), tensor([1, 2, 0]))
     """
-    if available(matrices) and matrices.shape[-1] <= _LARGEST:
+    if compiled(matrices) and matrices.shape[-1] <= _LARGEST:
         from prerank.kernels.jacobi import jacobi_eigen
 
         values, vectors = jacobi_eigen(matrices)

@@ -35,6 +35,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from prerank.distributions.gaussians import whitened_columns
+
 __all__ = ["attach_implicit_gradient"]
 
 _LOG_2PI = 1.8378770664093453
@@ -58,9 +60,7 @@ def attach_implicit_gradient(
     shape = points.shape
     batch_dims = logits.dim() - 1
     columns = points.reshape(-1, *shape[len(shape) - 1 - batch_dims :])  # (S, *batch, D)
-    centred = columns.movedim(0, -1).unsqueeze(-3) - loc.unsqueeze(-1)  # (*batch, K, D, S)
-    z = torch.linalg.solve_triangular(scale_tril, centred, upper=False)
-    z = z.movedim(-1, 0)  # (S, *batch, K, D)
+    z = whitened_columns(loc, scale_tril, columns.movedim(0, -1)).movedim(-1, 0)  # (S, ..., K, D)
 
     diagonal = scale_tril.diagonal(dim1=-2, dim2=-1)
     log_density = -0.5 * (z.square() + _LOG_2PI) - diagonal.log()  # of each coordinate

@@ -1,16 +1,17 @@
 """Gaussian mixtures with full covariances, exact samples and exact gradients."""
 
+import itertools
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal, constraints
 
+from prerank.distributions.gaussians import mixture_log_density
 from prerank.distributions.implicit import attach_implicit_gradient
 from prerank.distributions.noise import standard_normal, standard_uniform
 from prerank.distributions.parameters import check_mixture
 from prerank.distributions.placement import place_columns
-from prerank.distributions.triangular import triangular_inverse
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import (
     Shape,
@@ -22,8 +23,6 @@ from prerank.inputs import (
 )
 
 __all__ = ["GaussianMixture"]
-
-_LOG_2PI = 1.8378770664093453
 
 
 class GaussianMixture(Distribution):
@@ -111,10 +110,10 @@ class GaussianMixture(Distribution):
     def covariance_matrix(self) -> Tensor:
         """Exact covariance `sum_k pi_k (L_k L_k' + d_k d_k')`, d_k = mu_k - mean: `(..., D, D)`."""
         centred = self.loc - self.mean.unsqueeze(-2)
-        spread = self.scale_tril @ self.scale_tril.mT + centred.unsqueeze(-1) * centred.unsqueeze(
-            -2
-        )
-        return (self.probs[..., None, None] * spread).sum(-3)
+        # One product of (D, K (D + 1)) matrices.
+        maps = torch.cat([self.scale_tril, centred.unsqueeze(-1)], -1)
+        weighted = self.probs[..., None, None] * maps
+        return weighted.transpose(-3, -2).flatten(-2) @ maps.transpose(-3, -2).flatten(-2).mT
 
     @property
     def variance(self) -> Tensor:
@@ -123,32 +122,13 @@ class GaussianMixture(Distribution):
         spread = self.scale_tril.square().sum(-1) + centred.square()
         return (self.probs.unsqueeze(-1) * spread).sum(-2)
 
-    def whiten(self, value: Tensor) -> Tensor:
-        """Standardise points under every component: `z_k = L_k^{-1} (y - mu_k)`.
-
-        Args:
-            value: `(*sample_shape, *batch_shape, D)`.
-
-        Returns:
-            `(*sample_shape, *batch_shape, K, D)`.
-        """
-        columns, sample_shape = self._columns(value)
-        z = self._whitened(columns).movedim(-1, 0)  # (S, *batch, K, D)
-        return z.reshape(*sample_shape, *z.shape[1:])
-
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at `(*sample_shape, *batch_shape, D)`."""
         if self._validate_args:
             value = self._check_value(value)
         columns, sample_shape = self._columns(value)
-        density = torch.logsumexp(self.logits.unsqueeze(-1) + self._densities(columns), -2)
+        density = mixture_log_density(self.logits, self.loc, self.scale_tril, columns)
         return density.movedim(-1, 0).reshape(sample_shape + density.shape[:-1])
-
-    def component_log_prob(self, value: Tensor) -> Tensor:
-        """Log-density of each component, `(*sample_shape, *batch_shape, K)`."""
-        columns, sample_shape = self._columns(value)
-        density = self._densities(columns).movedim(-1, 0)
-        return density.reshape(*sample_shape, *density.shape[1:])
 
     def _columns(self, value: Tensor) -> tuple[Tensor, torch.Size]:
         """Points of each row side by side, `(*batch_shape, D, S)`, and their sample shape."""
@@ -156,33 +136,6 @@ class GaussianMixture(Distribution):
         sample_shape = shape[: len(shape) - len(self.batch_shape)]
         points = value.expand(*shape, -1).reshape(-1, *shape[len(sample_shape) :], value.shape[-1])
         return points.movedim(0, -1), sample_shape
-
-    def _whitened(self, columns: Tensor) -> Tensor:
-        """`whiten` of points side by side: `(*batch_shape, K, D, S)`."""
-        *batch, components, dim = self.loc.shape
-        if columns.shape[-1] <= dim:
-            centred = columns.unsqueeze(-3) - self.loc.unsqueeze(-1)
-            return torch.linalg.solve_triangular(self.scale_tril, centred, upper=False)
-        # For many points: one inverse, and one product for all components of a row. A common shift
-        # of points and locations changes nothing (so it needs no gradient), but keeps the digits
-        # of targets that lie far from 0.
-        centre = self.mean.detach()
-        inverse = triangular_inverse(self.scale_tril)
-        shift = inverse @ (self.loc - centre.unsqueeze(-2)).unsqueeze(-1)
-        rows = (columns - centre.unsqueeze(-1)).reshape(-1, dim, columns.shape[-1])
-        z = torch.baddbmm(
-            shift.reshape(len(rows), -1, 1),
-            inverse.reshape(len(rows), -1, dim),
-            rows,
-            beta=-1,
-        )
-        return z.reshape(*batch, components, dim, -1)
-
-    def _densities(self, columns: Tensor) -> Tensor:
-        """Log-density of each component at points side by side: `(*batch_shape, K, S)`."""
-        log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        constant = log_det + 0.5 * self.event_shape[0] * _LOG_2PI
-        return -0.5 * self._whitened(columns).square().sum(-2) - constant.unsqueeze(-1)
 
     def sample(
         self,
@@ -272,28 +225,34 @@ class GaussianMixture(Distribution):
         position = (turned + offset.unsqueeze(-1)) / n  # (*batch, n)
         component = self.locate(position.movedim(-1, 0), share)
         ratio = self.probs / (n * share.clamp_min(torch.finfo(share.dtype).tiny))
-        found = place_columns(
+        points, weights = place_columns(
             self.loc,
             self.scale_tril,
+            ratio,
             component.movedim(0, -1),
             normal.expand(*component.shape, -1).movedim(0, -1),
-            ratio,
-        ).movedim(-1, 0)
-        return found[..., :-1], found[..., -1]
+        )
+        return points.movedim(-1, 0), weights.movedim(-1, 0)
 
     def locate(self, uniform: Tensor, probs: Tensor | None = None) -> Tensor:
         """Find the component that holds each uniform in the cumulated weights."""
         share = self.probs.detach() if probs is None else probs
-        edges = share.cumsum(-1)[..., :-1]
-        return (uniform.unsqueeze(-1) >= edges).sum(-1)
+        # Edge by edge: torch's cumulative sum is slow for few components.
+        edges = list(itertools.accumulate(share.unbind(-1)[:-1]))
+        shape = torch.broadcast_shapes(uniform.shape, share.shape[:-1])
+        component = torch.zeros(shape, dtype=torch.int64, device=uniform.device)
+        for edge in edges:
+            component = component + (uniform >= edge)  # not in place, for vmap
+        return component
 
     def place(self, component: Tensor, normal: Tensor) -> Tensor:
         """Map components `(S..., *batch)` and normals `(S..., *batch, D)` to points."""
         *batch, _, dim = self.loc.shape
         sample_shape = component.shape[: component.dim() - len(batch)]
-        points = place_columns(
+        points, _ = place_columns(
             self.loc,
             self.scale_tril,
+            self.probs.detach(),
             component.reshape(-1, *batch).movedim(0, -1),
             normal.expand(*component.shape, dim).reshape(-1, *batch, dim).movedim(0, -1),
         )

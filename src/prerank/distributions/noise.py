@@ -15,6 +15,7 @@ from torch import Tensor
 
 from prerank.errors import ShapeError
 from prerank.inputs import as_generator
+from prerank.kernels import compiled
 
 __all__ = ["Noise", "RunNoise", "as_noise", "row_normal", "row_uniform"]
 
@@ -49,17 +50,11 @@ class RunNoise:
 
     def normal(self, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
         """Standard normals `(M, *shape)`."""
-        count = math.prod(shape)
-        half = (count + 1) // 2
-        uniform = self._uniforms(2 * half, dtype)
-        radius = uniform[:, :half].log().mul_(-2).sqrt_()
-        angle = uniform[:, half:].mul_(2 * math.pi)
-        both = torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)
-        return both[:, :count].reshape(-1, *shape)
+        return self._values(math.prod(shape), dtype, normal=True).reshape(-1, *shape)
 
     def uniform(self, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
         """Uniforms in (0, 1), `(M, *shape)`."""
-        return self._uniforms(math.prod(shape), dtype).reshape(-1, *shape)
+        return self._values(math.prod(shape), dtype, normal=False).reshape(-1, *shape)
 
     def seed(self) -> int:
         """A seed for a generator that is not ours, for one run at a time."""
@@ -74,14 +69,28 @@ class RunNoise:
         stream, self._streams = self._streams, self._streams + 1
         return _hash64(_hash64(_hash64(self.seeds) + self.step) + stream)
 
-    def _uniforms(self, count: int, dtype: torch.dtype | None) -> Tensor:
+    def _values(self, count: int, dtype: torch.dtype | None, *, normal: bool) -> Tensor:
+        kind = torch.get_default_dtype() if dtype is None else dtype
+        if compiled(self.seeds):
+            from prerank.kernels.noise import run_noise
+
+            stream, self._streams = self._streams, self._streams + 1
+            return run_noise(self.seeds, self.step, stream, count, kind, normal=normal)
+        if not normal:
+            return self._uniforms(count, kind)
+        half = (count + 1) // 2
+        uniform = self._uniforms(2 * half, kind)
+        radius = uniform[:, :half].log().mul_(-2).sqrt_()
+        angle = uniform[:, half:].mul_(2 * math.pi)
+        return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)[:, :count]
+
+    def _uniforms(self, count: int, kind: torch.dtype) -> Tensor:
         key = self._key().unsqueeze(1)  # (M, 1)
         counter = torch.arange(count, dtype=torch.int32, device=self.seeds.device)
         bits = _round32(counter ^ (key >> 32).to(torch.int32), 13, -0x7A143595, -0x3D4D51CB)
         bits ^= (key & 0x7FFFFFFF).to(torch.int32)
         bits = _round32(bits, 15, 0x7FEB352D, -0x7B935975)
         # Centred on the 2^32 cells of (0, 1); rounding to float32 must reach neither 0 nor 1.
-        kind = torch.get_default_dtype() if dtype is None else dtype
         return bits.to(kind).mul_(2.0**-32).add_(0.5 + 2.0**-33).clamp_(2.0**-33, 1 - 2.0**-24)
 
 

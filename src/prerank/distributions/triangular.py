@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prerank.kernels import available
+
 __all__ = ["triangular_inverse"]
 
 
@@ -34,6 +36,10 @@ class _Inverse(torch.autograd.Function):
 
     @staticmethod
     def forward(factor: Tensor) -> Tensor:
+        if available(factor):
+            from prerank.kernels.triangular import lower_inverse
+
+            return lower_inverse(factor)
         eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
         return torch.linalg.solve_triangular(factor, eye, upper=False)
 
@@ -44,4 +50,8 @@ class _Inverse(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (inverse,) = ctx.saved_tensors
+        if available(inverse):
+            from prerank.kernels.triangular import inverse_gradient
+
+            return inverse_gradient(inverse, gradient)
         return -(inverse.mT @ gradient @ inverse.mT).tril()

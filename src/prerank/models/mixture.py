@@ -77,13 +77,13 @@ class MixtureNetwork:
 
     def __call__(self, theta: Tensor, x: Tensor) -> GaussianMixture:
         """Predict with parameters `(M, P)` for inputs `(M, B, L)`."""
-        runs, value, start = theta.shape[0], x, 0
+        value = x
+        sizes = [size for fan_in, fan_out in self._layers for size in (fan_in * fan_out, fan_out)]
+        parts = iter(theta.split(sizes, dim=1))
         for index, (fan_in, fan_out) in enumerate(self._layers):
-            end = start + fan_in * fan_out
-            weight = theta[:, start:end].reshape(runs, fan_in, fan_out)
-            bias = theta[:, end : end + fan_out].unsqueeze(1)
+            weight = next(parts).reshape(-1, fan_in, fan_out)
+            bias = next(parts).unsqueeze(1)
             value = torch.baddbmm(bias, functional.relu(value) if index else value, weight)
-            start = end + fan_out
         return self._distribution(value)
 
     @property

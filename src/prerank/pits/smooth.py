@@ -18,6 +18,7 @@ from prerank.inputs import (
     full_precision,
 )
 from prerank.pits.closed_forms import closed_form
+from prerank.pits.ranking import sample_spread, smooth_rank
 from prerank.pits.ranks import make_pool
 from prerank.preranks import PCA, PreRank, PreRankLike, Projection, parse
 from prerank.preranks.base import Reference
@@ -185,9 +186,9 @@ def smoothing_widths(
         raise InputError(f"widths belong to one pre-rank, got {len(terms)}")
     observed = _checked(dist, y, terms, tau)
     with torch.no_grad():
-        inner = _spread(draws) / tau
+        inner = sample_spread(*draws) / tau
         ranked, values = _project(dist, observed, terms[0], draws, inner, as_noise(generator))
-        return Widths(inner, _spread(Draws(values[1:], ranked.weights)) / tau)
+        return Widths(inner, sample_spread(values[1:], ranked.weights) / tau)
 
 
 def _resolved(
@@ -214,19 +215,10 @@ def _smoothed(
 ) -> Tensor:
     inner = widths.points if widths is not None else None
     if inner is None and prerank.pooled:
-        inner = _spread(draws) / tau
+        inner = sample_spread(*draws) / tau
     ranked, values = _project(dist, observed, prerank, draws, inner, noise)
-    sampled = Draws(values[1:], ranked.weights)
-    width = _spread(sampled) / tau if widths is None else widths.values
-    indicator = torch.sigmoid((values[0] - values[1:]) / width)  # (S, *batch, J)
-    if ranked.weights is None:
-        size: Tensor | int = indicator.shape[0]
-        cdf = indicator.mean(0)
-    else:
-        tiny = torch.finfo(indicator.dtype).tiny ** 0.5
-        size = (1 / ranked.weights.square().sum(0).clamp_min(tiny)).unsqueeze(-1)
-        cdf = (ranked.weights.unsqueeze(-1) * indicator).sum(0)
-    return (size * cdf + 0.5) / (size + 1)
+    width = sample_spread(values[1:], ranked.weights) / tau if widths is None else widths.values
+    return smooth_rank(values, ranked.weights, width)
 
 
 def _project(
@@ -268,19 +260,6 @@ def _hold_out(draws: Draws) -> tuple[Draws, Draws]:
             share = share / share.sum(0).clamp_min(tiny)
         parts.append(Draws(points.movedim(-1, 0), share))
     return parts[0], parts[1]
-
-
-def _spread(draws: Draws) -> Tensor:
-    """Standard deviation over the sample axis, as a constant, never zero."""
-    values = draws.points.detach()
-    if draws.weights is None:
-        spread = values.std(0, correction=0)
-    else:
-        share = draws.weights.detach().unsqueeze(-1)
-        share = share / share.sum(0)
-        centred = values - (share * values).sum(0)
-        spread = (share * centred.square()).sum(0).sqrt()
-    return spread.clamp_min(torch.finfo(values.dtype).tiny ** 0.5)
 
 
 def _checked(dist: Distribution, y: object, terms: tuple[PreRank, ...], tau: float) -> Tensor:

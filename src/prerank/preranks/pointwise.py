@@ -1,8 +1,9 @@
 """Nonlinear pre-ranks that look at one point at a time."""
 
+import functools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -41,8 +42,8 @@ class Scale(PreRank):
         For two targets the density of the variance is infinite at 0, where any smoothing would
         bias the PIT.
         """
-        variance = self.project(points, dist)
-        return variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
+        spread: Tensor = _Spread.apply(points)  # type: ignore[no-untyped-call]
+        return spread
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,12 @@ class Dependency(PreRank):
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Compute the normalised variogram."""
-        steps = pool[..., self.lag :] - pool[..., : -self.lag]
-        variogram = 0.5 * steps.square().mean(-1, keepdim=True)
-        variance = _variance(pool)
-        flat = variance == 0
-        # The inner `where` keeps the gradient finite where all targets are equal.
-        return torch.where(flat, 0, -variogram / torch.where(flat, 1, variance))
+        return _ratio(pool, self.lag)[0]
+
+    def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
+        """Compute the normalised variogram, with its gradient written out."""
+        ratio: Tensor = _Variogram.apply(points, self.lag)  # type: ignore[no-untyped-call]
+        return ratio
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,79 @@ class HDR(PreRank):
         return torch.cat([log_density(dist, chunk) for chunk in chunks]).unsqueeze(-1)
 
 
+class _Spread(torch.autograd.Function):
+    r"""Standard deviation over the last axis, with its gradient written out.
+
+    .. math:: s = \Big(\frac1D \sum_d (y_d - \bar y)^2\Big)^{1/2}, \qquad
+              \frac{\partial s}{\partial y_d} = \frac{y_d - \bar y}{D s}.
+    """
+
+    @staticmethod
+    def forward(points: Tensor) -> Tensor:
+        tiny = torch.finfo(points.dtype).tiny
+        return _variance(points).clamp_min(tiny).sqrt()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        points, spread = ctx.saved_tensors
+        slope = gradient / (points.shape[-1] * spread)
+        return (points - _mean(points)) * slope
+
+
+class _Variogram(torch.autograd.Function):
+    r"""Minus variogram over variance, :math:`T = -\gamma / s^2`, with its gradient written out.
+
+    .. math:: \frac{\partial T}{\partial y} = -\frac{1}{s^2} \Big(
+              \frac{\partial \gamma}{\partial y} + T \frac{\partial s^2}{\partial y} \Big), \quad
+              \frac{\partial \gamma}{\partial y_d}
+              = \frac{(y_d - y_{d-h}) - (y_{d+h} - y_d)}{D - h}, \quad
+              \frac{\partial s^2}{\partial y_d} = \frac{2 (y_d - \bar y)}{D},
+
+    where differences that reach outside are 0; there is no gradient where all targets are equal.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, points: Tensor, lag: int) -> Tensor:
+        ratio, variance, steps = _ratio(points, lag)
+        ctx.save_for_backward(points, ratio, variance, steps)
+        return ratio
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        points, ratio, variance, steps = ctx.saved_tensors
+        dim, lag = points.shape[-1], points.shape[-1] - steps.shape[-1]
+        scale = torch.where(variance == 0, 0, -gradient / variance)
+        found = (points - _mean(points)).mul_(2 / dim * ratio)
+        steps = steps / (dim - lag)
+        found[..., lag:] += steps
+        found[..., :-lag] -= steps
+        return found.mul_(scale), None
+
+
+def _ratio(points: Tensor, lag: int) -> tuple[Tensor, Tensor, Tensor]:
+    """T, the variance, and the differences of targets `lag` apart."""
+    steps = points[..., lag:] - points[..., :-lag]
+    variance = _variance(points)
+    flat = variance == 0
+    ratio = -0.5 * _mean(steps.square()) / torch.where(flat, 1, variance)
+    return torch.where(flat, 0, ratio), variance, steps
+
+
 def _variance(points: Tensor) -> Tensor:
     """Population variance over the last axis; torch's own is slow for short axes."""
-    return (points - points.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
+    return _mean((points - _mean(points)).square())
+
+
+def _mean(points: Tensor) -> Tensor:
+    """Mean over the last axis, target by target while they are few: their values lie apart."""
+    if points.shape[-1] > 8:
+        return points.mean(-1, keepdim=True)
+    total = functools.reduce(torch.add, points.unbind(-1))
+    return (total / points.shape[-1]).unsqueeze(-1)
 
 
 def _in_support(dist: Distribution, points: Tensor) -> Tensor:

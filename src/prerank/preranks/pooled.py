@@ -1,17 +1,16 @@
 """Pre-ranks that compare the points of a pool with each other."""
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.utils.checkpoint import checkpoint
 
-from prerank.distributions.blocks import row_blocks
 from prerank.preranks.base import PreRank, Reference
+from prerank.preranks.dominance import soft_dominance
 
 __all__ = ["AverageRank", "BandDepth", "Copula", "EnergyScoreRank", "MultivariateRank"]
 
@@ -50,7 +49,7 @@ class Copula(PreRank):
         look wrong. The logarithm, an increasing transform, evens out the spread of T.
         """
         draws, widths = reference.draws, reference.widths
-        counts = _softly_dominated(points / widths, draws.points / widths, draws.weights)
+        counts = soft_dominance(points / widths, draws.points / widths, draws.weights)
         return torch.log(1 + counts + reference.uniform).unsqueeze(-1)
 
 
@@ -164,72 +163,6 @@ def _against(
     parts = points.split(max(1, points.shape[0] * _TRAINING_BYTES // needed))
     found = [checkpoint(function, part, reference, weights, use_reentrant=False) for part in parts]
     return torch.cat(found)
-
-
-def _softly_dominated(points: Tensor, reference: Tensor, weights: Tensor | None) -> Tensor:
-    """Smooth number of references below each point: `(S + 1, ...)`."""
-    size, batch, dim = len(reference), points.shape[1:-1], points.shape[-1]
-    shares = torch.ones_like(reference[..., 0]) if weights is None else weights * size
-    counts: Tensor = _SoftDominance.apply(  # type: ignore[no-untyped-call]
-        points.movedim(0, -1).reshape(-1, dim, len(points)),
-        reference.movedim(0, -1).reshape(-1, dim, size),
-        shares.movedim(0, -1).reshape(-1, 1, size),
-    )
-    return counts.movedim(-1, 0).reshape(-1, *batch)
-
-
-class _SoftDominance(torch.autograd.Function):
-    r"""Weighted smooth counts with the gradient written out.
-
-    .. math:: c_s = \sum_r w_r P_{sr}, \quad P_{sr} = \prod_d \sigma_{srd}, \quad
-              \sigma_{srd} = \sigma(p_{sd} - q_{rd}), \quad
-              \frac{\partial P_{sr}}{\partial p_{sd}} = P_{sr} (1 - \sigma_{srd}).
-
-    The comparisons `(rows, R, S)` of each target are computed again for the gradient instead of
-    being kept. Points are `(rows, D, S)`, references `(rows, D, R)`, weights `(rows, 1, R)`.
-    """
-
-    @staticmethod
-    def forward(points: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
-        found = []
-        for block in _comparison_blocks(points, reference):
-            steps = _comparisons(points[block], reference[block])
-            below = functools.reduce(Tensor.mul_, (step.sigmoid_() for step in steps))
-            found.append((weights[block] @ below).squeeze(-2))
-        return torch.cat(found)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        points, reference, weights = ctx.saved_tensors
-        found = []
-        for block in _comparison_blocks(points, reference):
-            share, upstream = weights[block], gradient[block]
-            steps = _comparisons(points[block], reference[block])
-            sigmoids = [step.sigmoid_() for step in steps]
-            below = functools.reduce(torch.mul, sigmoids)
-            to_weights = (below @ upstream.unsqueeze(-1)).mT
-            below *= share.mT * upstream.unsqueeze(-2)
-            for sigmoid in sigmoids:
-                torch.addcmul(below, below, sigmoid, value=-1, out=sigmoid)
-            to_points = torch.stack([slope.sum(-2) for slope in sigmoids], -2)
-            to_reference = torch.stack([-slope.sum(-1) for slope in sigmoids], -2)
-            found.append((to_points, to_reference, to_weights))
-        first, second, third = (torch.cat(parts) for parts in zip(*found, strict=True))
-        return first, second, third
-
-
-def _comparison_blocks(points: Tensor, reference: Tensor) -> list[slice]:
-    return row_blocks(len(points), points.shape[-1] * reference.shape[-1], points)
-
-
-def _comparisons(points: Tensor, reference: Tensor) -> Iterator[Tensor]:
-    """Differences of points and references, target by target: `(rows, R, S)`."""
-    for point, other in zip(points.unbind(1), reference.unbind(1), strict=True):
-        yield point.unsqueeze(-2) - other.unsqueeze(-1)
 
 
 def _distance(points: Tensor, reference: Tensor, weights: Tensor | None) -> Tensor:

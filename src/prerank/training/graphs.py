@@ -1,6 +1,7 @@
 """CUDA graphs: a function of fixed tensors, recorded once and then replayed."""
 
 import gc
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -92,8 +93,15 @@ def _no_collection() -> Iterator[None]:
 def _no_waiting() -> Iterator[None]:
     """Raise where the host would wait for the device."""
     mode = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        _set_mode("error")
         yield
     finally:
+        _set_mode(mode)
+
+
+def _set_mode(mode: int | str) -> None:
+    with warnings.catch_warnings():
+        # torch warns that it may overlook some waits: then recording fails, and says so.
+        warnings.simplefilter("ignore")
         torch.cuda.set_sync_debug_mode(mode)

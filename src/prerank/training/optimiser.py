@@ -46,17 +46,16 @@ class Adam:
         """Make one step, in place."""
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
         usable = torch.isfinite(norm)
-        gradient = torch.where(usable, gradient * (bound / norm).clamp_max(1), 0)
+        gradient = torch.where(usable, gradient, 0) * (bound / norm).clamp_max(1).nan_to_num()
         self.steps += usable
-        first = torch.lerp(gradient, self.first, _BETA1)
-        second = torch.lerp(gradient.square(), self.second, _BETA2)
+        moves = usable.to(gradient.dtype)
+        self.first.lerp_(gradient, (1 - _BETA1) * moves)
+        self.second.lerp_(gradient.square(), (1 - _BETA2) * moves)
         # In float64: in float32, 1 - beta2^t loses digits in the first steps.
-        count = self.steps.double()
-        rate = (lr * (1 - _BETA2**count).sqrt() / (1 - _BETA1**count)).to(gradient.dtype)
+        count = self.steps.double().clamp_min(1)
+        rate = (lr * (1 - _BETA2**count).sqrt() / (1 - _BETA1**count)).to(gradient.dtype) * moves
         slack = (_EPSILON * (1 - _BETA2**count).sqrt()).to(gradient.dtype)
-        moved = self.theta - rate * first / (second.sqrt() + slack)
-        for kept, new in ((self.first, first), (self.second, second), (self.theta, moved)):
-            kept.copy_(torch.where(usable, new, kept))
+        self.theta -= rate * self.first / self.second.sqrt().add_(slack)
 
     def select(self, rows: Tensor) -> "Adam":
         """Keep some of the runs."""

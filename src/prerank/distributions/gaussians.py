@@ -1,0 +1,135 @@
+"""Log-densities of Gaussian mixtures at many points of a row."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prerank.distributions.blocks import row_blocks
+from prerank.distributions.triangular import triangular_inverse
+from prerank.kernels import available
+
+__all__ = ["mixture_log_density", "whitened_columns"]
+
+_LOG_2PI = 1.8378770664093453
+
+
+def mixture_log_density(logits: Tensor, loc: Tensor, scale_tril: Tensor, columns: Tensor) -> Tensor:
+    r"""Log-density of a mixture at points side by side.
+
+    .. math:: \log f(y) = \log \sum_k \exp\big(c_k - \tfrac12 |z_k|^2\big), \quad
+              z_k = A_k (y - \mu_k), \quad A_k = L_k^{-1}, \quad
+              c_k = \log \pi_k - \log |L_k| - \tfrac{D}{2} \log 2\pi.
+
+    The gradient is written out: with the posterior :math:`r_k` of the component at y,
+
+    .. math:: \frac{\partial}{\partial c_k} = r_k, \quad
+              \frac{\partial}{\partial y} = -\sum_k r_k A_k^\top z_k, \quad
+              \frac{\partial}{\partial \mu_k} = r_k A_k^\top z_k, \quad
+              \frac{\partial}{\partial A_k} = -r_k z_k (y - \mu_k)^\top.
+
+    Args:
+        logits: normalised, `(*batch, K)`.
+        loc: `(*batch, K, D)`.
+        scale_tril: `(*batch, K, D, D)`.
+        columns: `(*batch, D, S)`.
+
+    Returns:
+        `(*batch, S)`.
+    """
+    *batch, components, dim = loc.shape
+    log_det = scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    constants = logits - log_det - 0.5 * dim * _LOG_2PI
+    if columns.shape[-1] <= dim and not available(columns):  # an inverse would not pay
+        z = whitened_columns(loc, scale_tril, columns)
+        return torch.logsumexp(constants.unsqueeze(-1) - 0.5 * z.square().sum(-2), -2)
+    density: Tensor = _Density.apply(  # type: ignore[no-untyped-call]
+        columns.reshape(-1, dim, columns.shape[-1]),
+        constants.reshape(-1, components),
+        loc.reshape(-1, components, dim),
+        triangular_inverse(scale_tril).reshape(-1, components, dim, dim),
+    )
+    return density.reshape(*batch, -1)
+
+
+def whitened_columns(loc: Tensor, scale_tril: Tensor, columns: Tensor) -> Tensor:
+    """Points `L_k^{-1} (y - mu_k)`, `(*batch, K, D, S)`, for points `(*batch, D, S)`."""
+    centred = columns.unsqueeze(-3) - loc.unsqueeze(-1)
+    return torch.linalg.solve_triangular(scale_tril, centred, upper=False)
+
+
+class _Density(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(points: Tensor, constants: Tensor, loc: Tensor, inverse: Tensor) -> Tensor:
+        if available(points):
+            from prerank.kernels.density import mixture_density
+
+            return mixture_density(*(t.contiguous() for t in (points, constants, loc, inverse)))
+        found = []
+        for b in _blocks(points, loc):
+            _, values = _exponents(points[b], constants[b], loc[b], inverse[b])
+            found.append(values.logsumexp(1))
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        points, constants, loc, inverse, density = ctx.saved_tensors
+        if available(points):
+            from prerank.kernels.density import mixture_density_gradient
+
+            points, constants, loc, inverse = (
+                tensor.contiguous() for tensor in (points, constants, loc, inverse)
+            )
+            return mixture_density_gradient(points, constants, loc, inverse, density, gradient)
+        found = []
+        for b in _blocks(points, loc):
+            z, values = _exponents(points[b], constants[b], loc[b], inverse[b])
+            share = (values - density[b].unsqueeze(1)).exp() * gradient[b].unsqueeze(1)
+            found.append((share.sum(-1), *_pulled_back(points[b], loc[b], inverse[b], z, share)))
+        to_constants, to_points, to_loc, to_inverse = (
+            parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*found, strict=True)
+        )
+        return to_points, to_constants, to_loc, to_inverse
+
+
+def _blocks(points: Tensor, loc: Tensor) -> list[slice]:
+    return row_blocks(len(points), loc.shape[1] * points[0].numel(), points)
+
+
+def _exponents(
+    points: Tensor, constants: Tensor, loc: Tensor, inverse: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Whitened points `(rows, K, D, S)`, and `c_k - |z_k|^2 / 2`, `(rows, K, S)`."""
+    rows, components, dim = loc.shape
+    # One product for all components. A common shift of points and locations changes nothing, but
+    # keeps the digits of targets that lie far from 0.
+    centre = loc.mean(1)
+    shift = inverse @ (loc - centre.unsqueeze(1)).unsqueeze(-1)
+    z = torch.baddbmm(
+        shift.reshape(rows, -1, 1),
+        inverse.reshape(rows, -1, dim),
+        points - centre.unsqueeze(-1),
+        beta=-1,
+    ).reshape(rows, components, dim, -1)
+    return z, constants.unsqueeze(-1) - 0.5 * z.square().sum(2)
+
+
+def _pulled_back(
+    points: Tensor, loc: Tensor, inverse: Tensor, z: Tensor, share: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of points, locations and inverse factors; `z` is overwritten."""
+    rows, components, dim = loc.shape
+    slope = z.mul_(share.unsqueeze(2)).neg_().reshape(rows, components * dim, -1)
+    centre = loc.mean(1)
+    to_points = inverse.reshape(rows, -1, dim).mT @ slope
+    total = slope.sum(-1).reshape(rows, components, dim, 1)
+    along = (points - centre.unsqueeze(-1)).mT  # (rows, S, D)
+    to_inverse = (slope @ along).reshape(inverse.shape)
+    to_inverse = to_inverse - total @ (loc - centre.unsqueeze(1)).unsqueeze(-2)
+    return to_points, -(inverse.mT @ total).squeeze(-1), to_inverse

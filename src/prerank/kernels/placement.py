@@ -1,0 +1,119 @@
+"""Draws inside chosen components, and the gradient of their maps, one row per program.
+
+See `prerank.distributions.placement` for what is computed. Maps are `(rows, D, K (D + 1))`, ratios
+`(rows, K)`, components `(rows, 1, S)`, normals and points `(rows, D, S)`, weights `(rows, S)`.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+__all__ = ["placed", "placement_gradient"]
+
+
+def placed(maps: Tensor, ratio: Tensor, component: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
+    """Points and weights."""
+    rows, dim, size = normal.shape
+    points, weights = torch.empty_like(normal), normal.new_empty(rows, size)
+    with torch.cuda.device(maps.device):
+        _forward[(rows,)](
+            maps.contiguous(),
+            ratio.contiguous(),
+            component,
+            normal,
+            points,
+            weights,
+            ratio.shape[1],
+            dim,
+            size,
+            block=triton.next_power_of_2(size),
+            num_warps=1 if size <= 128 else 4,
+        )
+    return points, weights
+
+
+def placement_gradient(
+    component: Tensor, normal: Tensor, components: int, to_points: Tensor, to_weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of maps and ratios, given those of points and weights."""
+    rows, dim, size = normal.shape
+    to_maps = normal.new_empty(rows, dim, components * (dim + 1))
+    to_ratio = normal.new_empty(rows, components)
+    with torch.cuda.device(normal.device):
+        _backward[(rows,)](
+            to_points.contiguous(),
+            to_weights.contiguous(),
+            component,
+            normal,
+            to_maps,
+            to_ratio,
+            components,
+            dim,
+            size,
+            tall=triton.next_power_of_2(dim + 1),
+            block=triton.next_power_of_2(size),
+            num_warps=1 if size <= 128 else 4,
+        )
+    return to_maps, to_ratio
+
+
+@triton.jit
+def _forward(
+    maps,
+    ratio,
+    component,
+    normal,
+    points,
+    weights,
+    components,
+    dim,
+    size,
+    block: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    s = tl.arange(0, block)
+    inside = s < size
+    k = tl.load(component + row * size + s, mask=inside, other=0)
+    weight = tl.load(ratio + row * components + k, mask=inside, other=0.0)
+    tl.store(weights + row * size + s, weight, mask=inside)
+    for h in range(dim):
+        first = maps + ((row * dim + h) * components + k) * (dim + 1)
+        value = tl.load(first + dim, mask=inside, other=0.0)
+        for d in range(dim):
+            eps = tl.load(normal + (row * dim + d) * size + s, mask=inside, other=0.0)
+            value += tl.load(first + d, mask=inside, other=0.0) * eps
+        tl.store(points + (row * dim + h) * size + s, value, mask=inside)
+
+
+@triton.jit
+def _backward(
+    to_points,
+    to_weights,
+    component,
+    normal,
+    to_maps,
+    to_ratio,
+    components,
+    dim,
+    size,
+    tall: tl.constexpr,
+    block: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    s = tl.arange(0, block)
+    d = tl.arange(0, tall)
+    k = tl.load(component + row * size + s, mask=s < size, other=-1)
+    place = (row * dim + d[:, None]) * size + s[None, :]
+    known = (d[:, None] < dim) & (s[None, :] < size)
+    columns = tl.load(normal + place, mask=known, other=1.0)  # (normal, 1)
+    weight = tl.load(to_weights + row * size + s, mask=s < size, other=0.0)
+    for c in range(components):
+        chosen = k == c
+        total = tl.sum(tl.where(chosen, weight, 0.0), 0)
+        tl.store(to_ratio + row * components + c, total)
+        for h in range(dim):
+            g = tl.load(to_points + (row * dim + h) * size + s, mask=chosen, other=0.0)
+            sums = tl.sum(columns * g[None, :], 1)
+            first = ((row * dim + h) * components + c) * (dim + 1)
+            tl.store(to_maps + first + d, sums, mask=d <= dim)

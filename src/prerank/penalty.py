@@ -21,19 +21,23 @@ class Tally(NamedTuple):
 
     Attributes:
         counts: of each term, `(..., J, levels)`.
-        weights: of the components of each term, times the number of rows, `(..., J)`.
+        weights: of the components of each term, times the number of rows, `(..., J)`; None where
+            they are equal.
         rows: how many were counted.
     """
 
     counts: list[Tensor]
-    weights: list[Tensor]
+    weights: list[Tensor | None]
     rows: int
 
     def plus(self, other: "Tally") -> "Tally":
         """Counts of the rows of both."""
         return Tally(
             [a + b for a, b in zip(self.counts, other.counts, strict=True)],
-            [a + b for a, b in zip(self.weights, other.weights, strict=True)],
+            [
+                None if a is None or b is None else a + b
+                for a, b in zip(self.weights, other.weights, strict=True)
+            ],
             self.rows + other.rows,
         )
 
@@ -120,13 +124,17 @@ class CalibrationPenalty(nn.Module):
 
     def error(self, tally: Tally) -> Tensor:
         """Penalty of the rows that were counted."""
+        like = tally.counts[0]
+        grid = torch.linspace(0, 1, self.levels, dtype=like.dtype, device=like.device)
         terms = []
         for counts, weights in zip(tally.counts, tally.weights, strict=True):
-            grid = torch.linspace(0, 1, self.levels, dtype=counts.dtype, device=counts.device)
             gap = (grid - counts / tally.rows).abs()  # (..., J, levels)
-            deviation = (gap if self.p == 1 else gap**self.p).mean(-1)
-            terms.append((weights / tally.rows * deviation).sum(-1))
-        return torch.stack(terms).sum(0)
+            deviation = gap if self.p == 1 else gap**self.p
+            if weights is None:
+                terms.append(deviation.mean((-2, -1)))
+            else:
+                terms.append((weights / tally.rows * deviation.mean(-1)).sum(-1))
+        return sum(terms[1:], terms[0])
 
     def extra_repr(self) -> str:
         """The settings, for printing."""
@@ -139,7 +147,8 @@ class CalibrationPenalty(nn.Module):
     def _count(self, pits: list[SmoothPIT]) -> Tally:
         rows = pits[0].z.shape[-2]
         counts = [level_counts(pit.z, self.levels, self.level_tau) for pit in pits]
-        return Tally(counts, [rows * pit.weights for pit in pits], rows)
+        weights = [None if pit.weights is None else rows * pit.weights for pit in pits]
+        return Tally(counts, weights, rows)
 
 
 class _PublishedPenalty(CalibrationPenalty):

@@ -4,7 +4,7 @@ from torch import Tensor
 
 __all__ = ["row_blocks"]
 
-_CPU_VALUES = 2**16
+_CPU_VALUES = 2**18
 _GPU_VALUES = 2**28
 
 
@@ -22,7 +22,7 @@ def row_blocks(rows: int, values_per_row: int, like: Tensor) -> list[slice]:
 
     Example:
         >>> import torch
-        >>> row_blocks(100, 2**10, torch.zeros(1))[:2]
+        >>> row_blocks(100, 2**12, torch.zeros(1))[:2]
         [slice(0, 64, None), slice(64, 100, None)]
     """
     limit = _CPU_VALUES if like.device.type == "cpu" else _GPU_VALUES

@@ -1,5 +1,6 @@
 """Gaussian mixtures with full covariances, exact samples and exact gradients."""
 
+import functools
 import itertools
 from typing import Any, ClassVar
 
@@ -238,12 +239,12 @@ class GaussianMixture(Distribution):
         """Find the component that holds each uniform in the cumulated weights."""
         share = self.probs.detach() if probs is None else probs
         # Edge by edge: torch's cumulative sum is slow for few components.
-        edges = list(itertools.accumulate(share.unbind(-1)[:-1]))
+        edges = itertools.accumulate(share.unbind(-1)[:-1])
+        passed = [(uniform >= edge).to(torch.int16) for edge in edges]
+        if passed:
+            return functools.reduce(torch.add, passed).to(torch.int64)
         shape = torch.broadcast_shapes(uniform.shape, share.shape[:-1])
-        component = torch.zeros(shape, dtype=torch.int64, device=uniform.device)
-        for edge in edges:
-            component = component + (uniform >= edge)  # not in place, for vmap
-        return component
+        return torch.zeros(shape, dtype=torch.int64, device=uniform.device)
 
     def place(self, component: Tensor, normal: Tensor) -> Tensor:
         """Map components `(S..., *batch)` and normals `(S..., *batch, D)` to points."""

@@ -47,6 +47,7 @@ class RunNoise:
         self.seeds = seeds
         self.step = step
         self._streams = 0
+        self._base: Tensor | None = None
 
     def normal(self, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
         """Standard normals `(M, *shape)`."""
@@ -67,7 +68,9 @@ class RunNoise:
 
     def _key(self) -> Tensor:
         stream, self._streams = self._streams, self._streams + 1
-        return _hash64(_hash64(_hash64(self.seeds) + self.step) + stream)
+        if self._base is None:
+            self._base = _hash64(_hash64(self.seeds) + self.step)
+        return _hash64(self._base + stream)
 
     def _values(self, count: int, dtype: torch.dtype | None, *, normal: bool) -> Tensor:
         kind = torch.get_default_dtype() if dtype is None else dtype

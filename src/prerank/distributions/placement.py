@@ -56,9 +56,8 @@ class _Placement(torch.autograd.Function):
             return placed(maps, ratio, component, normal)
         points, weights = [], []
         for b in _blocks(ratio, normal):
-            chosen, spread = _spread(ratio, component[b], normal[b])
-            points.append(maps[b] @ spread)
-            weights.append((ratio[b].unsqueeze(1) @ chosen).squeeze(1))
+            points.append(maps[b] @ _spread(ratio, component[b], normal[b])[1])
+            weights.append(ratio[b].gather(1, component[b].squeeze(1)))
         return torch.cat(points), torch.cat(weights)
 
     @staticmethod
@@ -90,7 +89,8 @@ def _blocks(ratio: Tensor, normal: Tensor) -> list[slice]:
 
 def _spread(ratio: Tensor, component: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
     """Which component each draw has, `(rows, K, S)`, and the columns E, `(rows, K (D + 1), S)`."""
-    order = torch.arange(ratio.shape[-1], device=component.device).unsqueeze(-1)
-    chosen = (component == order).to(normal.dtype)  # one_hot does not work under vmap of grad
+    # As numbers of the type at hand, which compare fastest. (one_hot does not work under vmap.)
+    order = torch.arange(ratio.shape[-1], dtype=normal.dtype, device=normal.device).unsqueeze(-1)
+    chosen = (component.to(normal.dtype) == order).to(normal.dtype)
     columns = torch.cat([normal, torch.ones_like(normal[:, :1])], 1)
     return chosen, (chosen.unsqueeze(-2) * columns.unsqueeze(-3)).flatten(-3, -2)

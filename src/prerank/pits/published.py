@@ -36,16 +36,17 @@ def published_pit(
     observed = check_observations(dist, y)
     noise = as_noise(generator)
     points = _draw(dist, n_samples, noise)
+    weights: Tensor | None
     if isinstance(prerank, PCA):
         values, sampled, weights = _pooled_components(observed, points, prerank)
     elif isinstance(prerank, Copula):
         values = _fresh_cdf(dist, observed, n_samples, tau, noise)
         sampled = torch.stack([_fresh_cdf(dist, p, n_samples, tau, noise) for p in points])
-        weights = values.new_ones(*values.shape[:-2], 1)
+        weights = None
     else:
         values = _project(dist, observed, prerank)
         sampled = _project(dist, points, prerank)
-        weights = values.new_full((*values.shape[:-2], values.shape[-1]), 1 / values.shape[-1])
+        weights = None
     z = torch.sigmoid(tau * (values - sampled)).mean(0)
     return SmoothPIT(z, weights)
 

@@ -31,11 +31,12 @@ class SmoothPIT(NamedTuple):
 
     Attributes:
         z: `(*batch_shape, J)`.
-        weights: of the components, `(J,)` or one set for each member of a stack, `(*stack, J)`.
+        weights: of the components, one set for each member of a stack, `(*stack, J)`; None where
+            they are equal.
     """
 
     z: Tensor
-    weights: Tensor
+    weights: Tensor | None
 
 
 _REFERENCE_EVERY = 4
@@ -119,8 +120,13 @@ def smooth_pit(
         if bool(part.z.isnan().any()):
             raise InputError(f"pre-rank {term.label!r} gives NaN for some rows")
     # Components that no member of the stack counts are left out.
-    used = [(part.weights > 0).reshape(-1, part.z.shape[-1]).any(0) for part in parts]
-    return torch.cat([part.z[..., keep] for part, keep in zip(parts, used, strict=True)], -1)
+    return torch.cat(
+        [
+            z if shares is None else z[..., (shares > 0).reshape(-1, z.shape[-1]).any(0)]
+            for z, shares in parts
+        ],
+        -1,
+    )
 
 
 def smooth_pits(
@@ -166,8 +172,7 @@ def smooth_pits(
                 z = cdf(observed)
             else:
                 z = _smoothed(dist, observed, term, drawn(), tau=tau, widths=widths, noise=source)
-            equal = z.new_full(z.shape[-1:], 1 / z.shape[-1])
-            parts.append(SmoothPIT(z, equal if shares is None else shares))
+            parts.append(SmoothPIT(z, shares))
     return parts
 
 

@@ -1,7 +1,6 @@
 """How many references lie below a point in every target, smoothly."""
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,6 +11,8 @@ from prerank.kernels import available
 
 __all__ = ["soft_dominance"]
 
+_KEPT_VALUES = 2**24
+
 
 def soft_dominance(points: Tensor, reference: Tensor, weights: Tensor | None) -> Tensor:
     r"""Smooth number of references below each point.
@@ -20,7 +21,8 @@ def soft_dominance(points: Tensor, reference: Tensor, weights: Tensor | None) ->
               \sigma_{srd} = \sigma(p_{sd} - q_{rd}),
 
     with the gradient written out, :math:`\partial P_{sr} / \partial p_{sd} = P_{sr}
-    (1 - \sigma_{srd})`. The comparisons are computed again for it instead of being kept.
+    (1 - \sigma_{srd})`. On a GPU, and where there are many, the comparisons are computed again for
+    it instead of being kept.
 
     Args:
         points: p, `(S, *batch, D)`, in units of the smoothing width.
@@ -44,41 +46,44 @@ class _SoftDominance(torch.autograd.Function):
     """Points are `(rows, D, S)`, references `(rows, D, R)`, weights `(rows, 1, R)`."""
 
     @staticmethod
-    def forward(points: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
+    def forward(ctx: Any, points: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
+        kept: list[Tensor] = []
         if available(points):
             from prerank.kernels.dominance import dominance
 
-            return dominance(points, reference, weights)
-        found = []
-        for block in _blocks(points, reference):
-            steps = _differences(points[block], reference[block])
-            below = functools.reduce(Tensor.mul_, (step.sigmoid_() for step in steps))
-            found.append((weights[block] @ below).squeeze(-2))
-        return torch.cat(found)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
+            counts = dominance(points, reference, weights)
+        else:
+            keep = points.numel() * reference.shape[-1] <= _KEPT_VALUES
+            found = []
+            for block in _blocks(points, reference):
+                sigmoids = _sigmoids(points[block], reference[block])
+                found.append((weights[block] @ _product(sigmoids)).squeeze(-2))
+                kept += sigmoids if keep else []
+            counts = torch.cat(found)
+        ctx.save_for_backward(points, reference, weights, *kept)
+        return counts
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        points, reference, weights = ctx.saved_tensors
+        points, reference, weights, *kept = ctx.saved_tensors
         if available(points):
             from prerank.kernels.dominance import dominance_gradient
 
             return dominance_gradient(points, reference, weights, gradient)
-        found = []
-        for block in _blocks(points, reference):
-            share, upstream = weights[block], gradient[block]
-            sigmoids = [step.sigmoid_() for step in _differences(points[block], reference[block])]
-            below = functools.reduce(torch.mul, sigmoids[1:], sigmoids[0].clone())
+        dim, found = points.shape[1], []
+        for number, block in enumerate(_blocks(points, reference)):
+            sigmoids = kept[number * dim : (number + 1) * dim]
+            sigmoids = sigmoids or _sigmoids(points[block], reference[block])
+            below = _product(sigmoids)
+            upstream = gradient[block]
             to_weights = (below @ upstream.unsqueeze(-1)).mT
-            below *= share.mT * upstream.unsqueeze(-2)
+            below *= weights[block].mT * upstream.unsqueeze(-2)
+            to_points, to_reference = [], []
             for sigmoid in sigmoids:
-                torch.addcmul(below, below, sigmoid, value=-1, out=sigmoid)
-            to_points = torch.stack([slope.sum(-2) for slope in sigmoids], -2)
-            to_reference = torch.stack([-slope.sum(-1) for slope in sigmoids], -2)
-            found.append((to_points, to_reference, to_weights))
+                slope = torch.addcmul(below, below, sigmoid, value=-1)
+                to_points.append(slope.sum(-2))
+                to_reference.append(-slope.sum(-1))
+            found.append((torch.stack(to_points, 1), torch.stack(to_reference, 1), to_weights))
         first, second, third = (torch.cat(parts) for parts in zip(*found, strict=True))
         return first, second, third
 
@@ -87,7 +92,14 @@ def _blocks(points: Tensor, reference: Tensor) -> list[slice]:
     return row_blocks(len(points), points.shape[-1] * reference.shape[-1], points)
 
 
-def _differences(points: Tensor, reference: Tensor) -> Iterator[Tensor]:
-    """Points minus references, target by target: `(rows, R, S)`."""
-    for point, other in zip(points.unbind(1), reference.unbind(1), strict=True):
-        yield point.unsqueeze(-2) - other.unsqueeze(-1)
+def _sigmoids(points: Tensor, reference: Tensor) -> list[Tensor]:
+    """Smooth comparisons of points with references, target by target: `(rows, R, S)`."""
+    return [
+        (point.unsqueeze(-2) - other.unsqueeze(-1)).sigmoid_()
+        for point, other in zip(points.unbind(1), reference.unbind(1), strict=True)
+    ]
+
+
+def _product(factors: list[Tensor]) -> Tensor:
+    """A new tensor, so that it may be changed."""
+    return functools.reduce(Tensor.mul_, factors[1:], factors[0].clone())

@@ -13,15 +13,20 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || 
 	    "name another one: make PYTHON=python3.12" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-fast test-slow lint types layers wheel format lock clean
+.PHONY: help venv demo bench test test-fast test-slow lint types layers wheel format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## make .venv with the locked dependencies and prerank itself
 
-demo: $(STAMP) ## run the demonstration
+demo: $(STAMP) ## train without and with a penalty, compare, and draw into prerank-demo/
 	@$(BIN)/prerank demo
+
+bench: $(STAMP) ## measure the speed, and set it beside the targets, into benchmarks/results/
+	@$(BIN)/python benchmarks/run.py --out benchmarks/results/cpu.json
+	@$(BIN)/python benchmarks/gpu.py --out benchmarks/results/gpu.json
+	@$(BIN)/python benchmarks/report.py benchmarks/results/*.json --out benchmarks/results/speed.md
 
 test: lint types layers wheel test-fast ## everything but the slow tests
 
@@ -67,8 +72,8 @@ lock: ## write requirements.txt anew from the newest releases
 	grep -Eiv '^(pip==|prerank |nvidia-|cuda-|triton)' "$$tmp/freeze" | sed 's/+[a-z0-9]*$$//' >> "$$tmp/lock"; \
 	cp "$$tmp/lock" requirements.txt
 
-clean: ## remove .venv, builds and caches
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+clean: ## remove .venv, builds, caches and what the demonstration wrote
+	rm -rf $(VENV) build dist prerank-demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): requirements.txt pyproject.toml

@@ -3,13 +3,21 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+import typer
+from torch.distributions import MultivariateNormal
 from typer.testing import CliRunner
 
 import prerank
 from prerank.cli import app
+from prerank.cli.demo import _verdict, _write_figure
+from prerank.report import ReliabilityGrid
+from prerank.training import Trial, choose_strength
 
 SOURCE = Path(prerank.__file__).parents[1]
 
@@ -33,16 +41,15 @@ def run(*arguments, cwd):
     )
 
 
-def verdicts(output):
-    """One dict of pre-rank and verdict for each table of the demonstration."""
-    tables = []
+def tables(output):
+    """Cells of the rows of each table that was printed."""
+    found = []
     for line in output.splitlines():
-        if "law" in line or "Misspecified" in line:
-            tables.append({})
-        cells = [cell.strip() for cell in line.split("│")[1:-1]]
-        if len(cells) == 7:
-            tables[-1][cells[0]] = cells[-1]
-    return tables
+        if line.startswith("┏"):
+            found.append([])
+        if line.startswith("│"):
+            found[-1].append([cell.strip() for cell in line.split("│")[1:-1]])
+    return found
 
 
 def test_version(tmp_path):
@@ -63,30 +70,125 @@ def test_help_lists_the_commands(tmp_path):
 BAD = [
     ((), "Usage"),
     (("demonstrate",), "demonstrate"),
-    (("demo", "--rows", "10"), "--rows"),
-    (("demo", "--rows", "many"), "--rows"),
+    (("demo", "--max-epochs", "0"), "--max-epochs"),
+    (("demo", "--seed", "many"), "--seed"),
+    (("demo", "--out", __file__), "--out"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "word"), BAD, ids=[" ".join(a) or "nothing" for a, _ in BAD])
+@pytest.mark.parametrize(
+    ("arguments", "word"), BAD, ids=[" ".join(a[:2]) or "nothing" for a, _ in BAD]
+)
 def test_bad_arguments_exit_with_2(arguments, word):
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2
     assert word in done.output
 
 
-def test_demo_finds_the_misspecified_predictor(tmp_path):
-    done = run("demo", "--rows", "300", cwd=tmp_path)
+# The demonstration
+
+PRERANKS = ["marginal *", "location", "scale *", "dependency", "pca", "hdr *", "copula"]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """A demonstration that trains too little, and where it was run."""
+    folder = tmp_path_factory.mktemp("demo")
+    return run("demo", "--max-epochs", "2", cwd=folder), folder
+
+
+def test_demo_compares_two_models(quick):
+    done, _ = quick
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    right, wrong = verdicts(done.stdout)
-    names = ["marginal", "location", "scale", "dependency", "pca", "hdr", "copula"]
-    assert list(right) == list(wrong) == names
-    assert set(right.values()) | set(wrong.values()) == {"miscalibrated", "no evidence"}
-    for name in ("scale", "dependency", "hdr"):
-        assert wrong[name] == "miscalibrated"
-    assert wrong["marginal"] == right["marginal"] == "no evidence"
-    # One of the right predictor's seven may look odd by chance: that is what p-values are.
-    assert list(right.values()).count("miscalibrated") <= 1
-    assert "300 rows" in done.stdout
+    assert done.stderr == ""  # no progress bar outside a terminal
+    assert "379 rows to train and select, 190 held out" in done.stdout
+    trace, comparison = tables(done.stdout)
+    assert [row[0] for row in trace][:5] == ["0", "1", "3", "10", "30"]
+    assert [row[0] for row in comparison[:-1]] == PRERANKS
+    for _, *numbers in comparison[:-1]:
+        excess_before, excess_after, p_before, p_after = map(float, numbers)
+        assert min(excess_before, excess_after) > -0.03  # minus the floor, 0.0225
+        assert 0 < min(p_before, p_after) <= max(p_before, p_after) <= 1
+    energy = comparison[-1]
+    first, second = float(energy[1]), float(energy[2])
+    assert energy[0] == f"energy score ({second / first - 1:+.1%})"
+
+
+def test_demo_writes_one_figure_and_says_where(quick):
+    done, folder = quick
+    assert [file.relative_to(folder).as_posix() for file in folder.rglob("*")] == [
+        "prerank-demo",
+        "prerank-demo/reliability.png",
+    ]
+    assert "prerank-demo/reliability.png" in done.stdout.replace(os.sep, "/")
+    image = (folder / "prerank-demo" / "reliability.png").read_bytes()
+    assert image.startswith(b"\x89PNG")
+    assert image.rstrip().endswith(b"IEND\xaeB`\x82")
+
+
+def test_a_figure_that_fails_leaves_nothing(found, tmp_path, monkeypatch):
+    def fail(self, figure):
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr(ReliabilityGrid, "plot", fail)
+    with pytest.raises(RuntimeError, match="no ink"):
+        _write_figure(tmp_path / "new" / "figure.png", found, found)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made(found, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(typer.BadParameter, match="cannot write"):
+        _write_figure(tmp_path / "file" / "figure.png", found, found)
+
+
+@pytest.fixture(scope="module")
+def found():
+    """A right predictor."""
+    dist = MultivariateNormal(torch.zeros(80, 2), torch.eye(2))
+    y = torch.randn(80, 2, generator=torch.Generator().manual_seed(0))
+    return prerank.diagnose(dist, y, preranks="marginal+scale+hdr", n_null=100, generator=0)
+
+
+def with_p_values(found, **p_values):
+    rows = [replace(row, p_holm=p_values.get(row.prerank, row.p_holm)) for row in found.findings]
+    return replace(found, findings=tuple(rows))
+
+
+def trial(strength, excess, energy):
+    return Trial(strength, np.full(3, excess), np.full(3, energy))
+
+
+def test_verdict_when_nothing_qualifies(found):
+    selection = choose_strength([trial(0.0, 0.05, 1.0), trial(1.0, 0.06, 1.0)])
+    first, second = _verdict(selection, found, found)
+    assert first == f"Nothing was gained: {selection.reason}."
+    assert "without a penalty" in second
+
+
+def test_verdict_names_what_changed_either_way(found):
+    selection = choose_strength([trial(0.0, 0.05, 1.0), trial(1.0, 0.01, 1.02)])
+    before = with_p_values(found, marginal=0.01, scale=0.01, hdr=0.2)
+    after = with_p_values(found, marginal=0.9, scale=0.01, hdr=0.001)
+    lines = _verdict(selection, before, after)
+    assert lines[0] == f"Selected: {selection.reason}."
+    assert lines[1:4] == [
+        "Evidence of miscalibration (p < 0.05) is gone: marginal.",
+        "Evidence of miscalibration (p < 0.05) remains: scale.",
+        "Evidence of miscalibration (p < 0.05) is new: hdr.",
+    ]
+    shapes = [line.split(":")[0] for line in lines[4:]]
+    assert shapes == ["Before, marginal", "Before, scale", "After, scale", "After, hdr"]
+
+
+@pytest.mark.slow
+def test_demo_shows_an_effect(tmp_path):
+    done = run("demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing was gained" not in done.stdout
+    _, comparison = tables(done.stdout)
+    penalised = np.array([row[1:3] for row in comparison if "*" in row[0]], dtype=float)
+    before, after = penalised.sum(0)
+    assert after < before / 2
+    first, second = map(float, comparison[-1][1:3])
+    assert second < 1.1 * first

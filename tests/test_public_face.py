@@ -1,6 +1,6 @@
 """What the package offers, and that importing it does nothing else."""
 
-import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -18,6 +18,8 @@ MODULES = ["prerank"] + [
     module.name
     for module in pkgutil.walk_packages(prerank.__path__, "prerank.")
     if not module.name.endswith("__main__")
+    # Kernels need Triton, which is not there without a GPU.
+    and (not module.name.startswith("prerank.kernels.") or importlib.util.find_spec("triton"))
 ]
 
 

@@ -18,6 +18,7 @@ from prerank.calibration import (
     p_value,
     pce,
     pce_floor,
+    reliability_band,
     reliability_curve,
 )
 from prerank.distributions import Ensemble, affine
@@ -32,9 +33,11 @@ from prerank.inputs import (
 )
 from prerank.pits import ProjectedPIT, project_pits
 from prerank.preranks import PAPER, PreRank, PreRankLike, parse
+from prerank.report import ReliabilityDisplay, ReliabilityGrid
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure, SubFigure
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -98,6 +101,45 @@ class Diagnosis:
         """Reliability curve of each pre-rank by label."""
         return {label: reliability_curve(z, levels=self.levels) for label, z in self.pits.items()}
 
+    def displays(self, *, model: int = 0, level: float = 0.95) -> list[ReliabilityDisplay]:
+        """Reliability diagrams of one predictor, one for each pre-rank, not yet drawn.
+
+        Args:
+            model: which one, of a stack of predictors.
+            level: probability of the band; weighted samples have none.
+        """
+        found = []
+        for label, curve in self.curves.items():
+            observed = curve.observed.reshape(-1, *curve.observed.shape[-2:])[model]
+            rows = [f for f in self.findings if f.prerank == label and f.model == model]
+            names = [row.component for row in rows if row.component != ALL] or [label]
+            band = None
+            if rows[0].method != "weighted ranks":
+                n = self.pits[label].shape[-2]
+                band = reliability_band(n, level=level, levels=self.levels)
+            found.append(
+                ReliabilityDisplay(
+                    ReliabilityCurve(curve.levels, observed), band, label=label, names=names
+                )
+            )
+        return found
+
+    def plot(
+        self, figure: "Figure | SubFigure | None" = None, *, level: float = 0.95
+    ) -> ReliabilityGrid:
+        """Draw the reliability diagrams, a column for each pre-rank, a row for each predictor.
+
+        Args:
+            figure: an empty figure; a new one by default, which is `.figure_` of what comes back.
+            level: probability of the bands.
+        """
+        models = sorted({finding.model for finding in self.findings})
+        rows = {
+            f"model {model}" if len(models) > 1 else "": self.displays(model=model, level=level)
+            for model in models
+        }
+        return ReliabilityGrid(rows).plot(figure)
+
     def __str__(self) -> str:
         """The table, then what was skipped."""
         lines = [self.table.to_string(index=False, float_format="{:.4f}".format, na_rep="")]
@@ -135,7 +177,7 @@ def diagnose(
         generator: a generator or seed.
 
     Returns:
-        A `Diagnosis` with `.table`, `.pits`, `.curves` and `.skipped`.
+        A `Diagnosis` with `.table`, `.pits`, `.curves`, `.plot()` and `.skipped`.
 
     Example:
         >>> from torch.distributions import MultivariateNormal

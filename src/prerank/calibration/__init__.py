@@ -1,5 +1,6 @@
 """Calibration errors, curves, nulls and p-values from PITs."""
 
+from prerank.calibration.bands import ReliabilityBand, reliability_band
 from prerank.calibration.correction import holm
 from prerank.calibration.curves import (
     PITHistogram,
@@ -9,18 +10,23 @@ from prerank.calibration.curves import (
 )
 from prerank.calibration.error import pce, pce_floor
 from prerank.calibration.nulls import component_null, null_pce, p_value
+from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.calibration.streaming import ProjectedCalibrationError
 
 __all__ = [
+    "DeviationShape",
     "PITHistogram",
     "ProjectedCalibrationError",
+    "ReliabilityBand",
     "ReliabilityCurve",
     "component_null",
+    "deviation_shapes",
     "holm",
     "null_pce",
     "p_value",
     "pce",
     "pce_floor",
     "pit_histogram",
+    "reliability_band",
     "reliability_curve",
 ]

@@ -192,29 +192,30 @@ class _Variogram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, points: Tensor, lag: int) -> Tensor:
-        ratio, variance, steps = _ratio(points, lag)
-        ctx.save_for_backward(points, ratio, variance, steps)
+        ratio, variance, centred, steps = _ratio(points, lag)
+        ctx.save_for_backward(ratio, variance, centred, steps)
         return ratio
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        points, ratio, variance, steps = ctx.saved_tensors
-        dim, lag = points.shape[-1], points.shape[-1] - steps.shape[-1]
+        ratio, variance, centred, steps = ctx.saved_tensors
+        dim, lag = centred.shape[-1], centred.shape[-1] - steps.shape[-1]
         scale = torch.where(variance == 0, 0, -gradient / variance)
-        found = (points - _mean(points)).mul_(2 / dim * ratio)
+        found = centred * (2 / dim * ratio)
         steps = steps / (dim - lag)
         found[..., lag:] += steps
         found[..., :-lag] -= steps
         return found.mul_(scale), None
 
 
-def _ratio(points: Tensor, lag: int) -> tuple[Tensor, Tensor, Tensor]:
-    """T, the variance, and the differences of targets `lag` apart."""
+def _ratio(points: Tensor, lag: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """T, the variance, the centred targets, and the differences of targets `lag` apart."""
+    centred = points - _mean(points)
+    variance = _mean(centred.square())
     steps = points[..., lag:] - points[..., :-lag]
-    variance = _variance(points)
-    flat = variance == 0
-    ratio = -0.5 * _mean(steps.square()) / torch.where(flat, 1, variance)
-    return torch.where(flat, 0, ratio), variance, steps
+    # Where all targets are equal, so are those `lag` apart: 0 over a tiny number is 0.
+    tiny = torch.finfo(points.dtype).tiny
+    return -0.5 * _mean(steps.square()) / variance.clamp_min(tiny), variance, centred, steps
 
 
 def _variance(points: Tensor) -> Tensor:

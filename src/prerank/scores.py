@@ -28,7 +28,7 @@ from prerank.inputs import (
 
 __all__ = ["crps", "energy_score", "nll", "variogram_score"]
 
-_CHUNK_BYTES = 2**26  # of one pairwise term at a time
+_CHUNK_BYTES = 2**24  # of one pairwise term at a time
 _ESTIMATORS = ("fair", "nrg")
 
 
@@ -82,23 +82,28 @@ def energy_score(
     """
     _check_estimator(estimator)
     observed, draws = _score_inputs(dist, y, n_samples, generator)
-    largest = torch.maximum(draws.points.abs().amax((0, -1)), observed.abs().amax(-1))
-    unit = _unit(largest.unsqueeze(-1))
-    points, observed, share = draws.points / unit, observed / unit, _shares(draws)
-    size, batch, dim = points.shape[0], points.shape[1:-1], points.shape[-1]
-    error = torch.linalg.vector_norm(points - observed, dim=-1)  # (S, *batch)
-    first = (share * error).sum(0)
-    flat = points.reshape(size, -1, dim).movedim(0, 1)  # (rows, S, D)
+    size, batch, dim = draws.points.shape[0], observed.shape[:-1], observed.shape[-1]
+    points = draws.points.reshape(size, -1, dim).movedim(0, 1)  # (rows, S, D)
+    at = observed.reshape(-1, 1, dim)
+    share = _shares(draws)
     mass = share.expand(size, *batch).reshape(size, -1).mT
-    rows = max(1, _CHUNK_BYTES // (size * size * points.element_size()))
-    parts = []
-    for start in range(0, flat.shape[0], rows):
-        x, w = flat[start : start + rows], mass[start : start + rows]
-        # Not the matrix-product form: it loses half of the digits for close points.
-        distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
-        parts.append(((distance @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1))
-    second = torch.cat(parts).reshape(batch)
-    return unit.squeeze(-1) * (first - 0.5 * second / _pair_mass(estimator, share))
+    rows = max(1, _CHUNK_BYTES // (size * max(size, dim) * points.element_size()))
+    blocks = zip(points.split(rows), at.split(rows), mass.split(rows), strict=True)
+    parts = [_distances(*block) for block in blocks]
+    first, second = (torch.cat(values).reshape(batch) for values in zip(*parts, strict=True))
+    return first - 0.5 * second / _pair_mass(estimator, share)
+
+
+def _distances(points: Tensor, at: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
+    """Weighted mean distance of points `(rows, S, D)` to `at`, and weighted sum over pairs."""
+    # Contiguous once, and in units in which no square overflows.
+    unit = _unit(torch.maximum(points.abs().amax((1, 2)), at.abs().amax((1, 2))))
+    points, at = points / unit[:, None, None], at / unit[:, None, None]
+    error = torch.linalg.vector_norm(points - at, dim=-1)
+    # Not the matrix-product form: it loses half of the digits for close points.
+    distance = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
+    pairs = (distance @ mass.unsqueeze(-1)).squeeze(-1)
+    return unit * (mass * error).sum(-1), unit * (mass * pairs).sum(-1)
 
 
 @full_precision()

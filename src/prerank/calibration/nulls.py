@@ -96,14 +96,18 @@ def component_null(
     n, components = z.shape
     offset = torch.arange(components, device=z.device) * levels
     table = torch.cat([level_index(z.unsqueeze(0), levels), level_index(stand_ins, levels)])
-    table = (table + offset).to(torch.int32)  # one range of keys for each component
+    # One range of keys for each component, as small as they come: the table is read at random.
+    small = components * levels <= torch.iinfo(torch.int16).max
+    table = (table + offset).to(torch.int16 if small else torch.int32)
+    members, table = len(table), table.reshape(-1, components)
     rows = torch.arange(n, device=z.device)
     step = max(1, _CHUNK_VALUES // (max(n, levels) * components))
     parts = []
     for start in range(0, as_count(n_null, "n_null", minimum=1), step):
         b = min(step, n_null - start)
-        choice = torch.randint(table.shape[0], (b, n), generator=source, device=device).to(z.device)
-        keys = table[choice, rows] + components * levels * torch.arange(
+        choice = torch.randint(members, (b, n), generator=source, device=device).to(z.device)
+        chosen = table.index_select(0, (choice * n + rows).flatten()).reshape(b, n, components)
+        keys = chosen.to(torch.int32) + components * levels * torch.arange(
             b, device=z.device, dtype=torch.int32
         ).reshape(b, 1, 1)
         counts = torch.bincount(keys.flatten(), minlength=b * components * levels)

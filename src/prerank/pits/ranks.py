@@ -174,7 +174,13 @@ def make_pool(observed: Tensor, draws: Draws) -> tuple[Tensor, Tensor | None]:
 def _pool_ranks(values: Tensor, uniform: Tensor) -> Tensor:
     """`rank_pit` of every member of the pool among the others, by sorting."""
     last = values.movedim(0, -1).contiguous()
-    ordered = last.sort(-1).values
-    below = torch.searchsorted(ordered, last).movedim(-1, 0)
-    not_above = torch.searchsorted(ordered, last, right=True).movedim(-1, 0)
-    return (below + uniform * (not_above - below)) / values.shape[0]
+    ordered, order = last.sort(-1)
+    places = torch.arange(len(values), dtype=values.dtype, device=values.device)
+    below = torch.empty_like(last).scatter_(-1, order, places.expand_as(last))
+    tied = torch.ones_like(below)  # the member itself among them
+    where = (ordered[..., 1:] == ordered[..., :-1]).any(-1)
+    if bool(where.any()):
+        ordered, last = ordered[where], last[where]
+        below[where] = torch.searchsorted(ordered, last).to(below)
+        tied[where] = torch.searchsorted(ordered, last, right=True).to(below) - below[where]
+    return (below.movedim(-1, 0) + uniform * tied.movedim(-1, 0)) / len(values)

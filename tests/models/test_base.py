@@ -177,3 +177,31 @@ def test_build_must_be_callable(build):
 def test_build_must_make_a_module(made):
     with pytest.raises(InputError, match=r"nn\.Module"):
         ModuleNetwork(lambda: made)
+
+
+class Dropping(Gaussian):
+    def __init__(self):
+        super().__init__()
+        self.body.append(nn.Dropout(0.5))
+
+
+def test_modules_are_in_training_mode_only_while_gradients_are_computed():
+    network = ModuleNetwork(Dropping)
+    theta, x = network.initial(0)[None], torch.ones(1, 50, 3)
+    with torch.no_grad():
+        first, second = (network(theta, x).mean for _ in range(2))
+    assert torch.equal(first, second)
+    assert (network(theta.requires_grad_(), x).mean == 0).any()
+
+
+def test_running_statistics_are_refused():
+    def build():
+        return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+
+    with pytest.raises(InputError, match=r"running statistics.*LayerNorm"):
+        ModuleNetwork(build)
+
+
+def test_the_text_of_a_network_is_the_same_everywhere():
+    assert repr(ModuleNetwork(Gaussian)) == repr(ModuleNetwork(Gaussian))
+    assert "0x" not in repr(ModuleNetwork(Gaussian))

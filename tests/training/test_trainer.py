@@ -13,6 +13,7 @@ from prerank.distributions.noise import RunNoise
 from prerank.errors import InputError, InputTypeError
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty
+from prerank.preranks import PAPER
 from prerank.training import Objective, Progress, Run, Settings, Trainer, TrainingData, train
 
 F64 = torch.float64
@@ -523,6 +524,44 @@ def test_a_run_without_numbers_does_not_hurt_the_others(bad):
     torch.testing.assert_close(
         found.theta[1], Poisoned().initial(bad.seed), rtol=0, atol=0, equal_nan=True
     )
+
+
+@pytest.mark.parametrize("label", [prerank.label for prerank in PAPER])
+def test_a_run_without_numbers_does_not_stop_a_penalty(label):
+    runs, chosen = [RUNS[0], Run(13, 0, 1.0)], settings(max_epochs=2)
+    objective = Objective(CalibrationPenalty(label, n_samples=8))
+    found = train(Poisoned(), DATA, runs, objective=objective, settings=chosen)
+    alone = train(NETWORK, DATA, runs[:1], objective=objective, settings=chosen)
+    assert_run(found, 0, alone)
+
+
+class Spread(torch.nn.Module):
+    """A loss term that is no calibration penalty: the mean variance of the forecasts."""
+
+    def forward(self, dist, y, *, generator=None):
+        return dist.variance.mean((-2, -1))
+
+
+def test_any_loss_term_plugs_in():
+    chosen = settings(max_epochs=3)
+    runs = [Run(0, 0, 0.0), Run(0, 0, 3.0)]
+    found = train(NETWORK, DATA, runs, objective=Objective(Spread()), settings=chosen)
+    rows = DATA.validation[:1]
+    x, y = DATA.x[[[0]], rows], DATA.y[[[0]], rows]
+    for m, run in enumerate(runs):
+        dist = NETWORK(found.theta[m : m + 1], x)
+        expected = -dist.log_prob(y).mean() + run.strength * dist.variance.mean()
+        torch.testing.assert_close(found.objective[m], expected, rtol=1e-9, atol=0)
+    plain, narrow = (NETWORK(found.theta[m : m + 1], x).variance.mean() for m in range(2))
+    assert narrow < plain
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    trainer = steps(Trainer(NETWORK, DATA, RUNS, settings=settings()), 3)
+    trainer.save(tmp_path / "checkpoint")
+    other = dataclasses.replace(DATA, y=DATA.y + 1)
+    with pytest.raises(InputError, match="other runs, settings or data"):
+        Trainer(NETWORK, other, RUNS, settings=settings()).load(tmp_path / "checkpoint")
 
 
 def test_wild_targets_stay_finite():

@@ -33,4 +33,4 @@ def main(
         ),
     ] = False,
 ) -> None:
-    """Diagnose whether multi-output predictions are jointly calibrated."""
+    """Joint calibration of multi-output predictions: diagnose it, enforce it."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from prerank.kernels import compiled
+from prerank.kernels import compilable
 
 __all__ = ["symmetric_eigen"]
 
@@ -24,11 +24,15 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
         >>> values, vectors.abs().argmax(-1)
         (tensor([3., 2., 1.]), tensor([1, 2, 0]))
     """
-    if compiled(matrices) and matrices.shape[-1] <= _LARGEST:
+    if compilable(matrices) and matrices.shape[-1] <= _LARGEST:
         from prerank.kernels.jacobi import jacobi_eigen
 
         values, vectors = jacobi_eigen(matrices)
         values, order = values.sort(-1, descending=True)
         return values, vectors.gather(-2, order.unsqueeze(-1).expand_as(vectors))
-    values, vectors = torch.linalg.eigh(matrices)
-    return values.flip(-1), vectors.mT.flip(-2)
+    # A matrix with NaN would stop LAPACK: it gets NaN, and the others their vectors.
+    usable = torch.isfinite(matrices).all(-1).all(-1)[..., None, None]
+    unit = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    values, vectors = torch.linalg.eigh(torch.where(usable, matrices, unit))
+    values = torch.where(usable.squeeze(-1), values, torch.nan)
+    return values.flip(-1), torch.where(usable, vectors, torch.nan).mT.flip(-2)

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from prerank.distributions.blocks import row_blocks
 from prerank.distributions.triangular import triangular_inverse
@@ -78,6 +79,7 @@ class _Density(torch.autograd.Function):
         ctx.save_for_backward(*inputs, output)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         points, constants, loc, inverse, density = ctx.saved_tensors
         if available(points):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from prerank.errors import ShapeError
 from prerank.inputs import as_generator
-from prerank.kernels import compiled
+from prerank.kernels import compilable
 
 __all__ = ["Noise", "RunNoise", "as_noise", "row_normal", "row_uniform"]
 
@@ -74,7 +74,7 @@ class RunNoise:
 
     def _values(self, count: int, dtype: torch.dtype | None, *, normal: bool) -> Tensor:
         kind = torch.get_default_dtype() if dtype is None else dtype
-        if compiled(self.seeds):
+        if compilable(self.seeds):
             from prerank.kernels.noise import run_noise
 
             stream, self._streams = self._streams, self._streams + 1

@@ -34,7 +34,8 @@ class TableEncoder:
         found: list[tuple[str, ...] | None] = []
         for position, name in enumerate(table.columns):
             column = table.iloc[:, position]
-            if _is_numeric(column):
+            _refuse_dates(column, name)
+            if _holds_numbers(column):
                 found.append(None)
                 continue
             _refuse_missing(column, name)
@@ -52,7 +53,7 @@ class TableEncoder:
         for position, levels in enumerate(self.levels):
             column, name = table.iloc[:, position], table.columns[position]
             if levels is None:
-                if not _is_numeric(column):
+                if not _holds_numbers(column):
                     raise InputError(f"column {name!r} was numeric in fit and now holds text")
                 parts.append(column.to_numpy(dtype=np.float64, na_value=np.nan)[:, None])
             else:
@@ -79,6 +80,14 @@ def _is_numeric(column: Any) -> bool:
 def _holds_numbers(column: Any) -> bool:
     """Whether all values are numbers, though the column may be declared as one of objects."""
     return _is_numeric(column) or all(isinstance(value, Number) for value in column)
+
+
+def _refuse_dates(column: Any, name: object) -> None:
+    if column.dtype.kind in "mM":
+        raise InputError(
+            f"column {name!r} holds dates or durations: give the model numbers instead, such as "
+            "the day of the year"
+        )
 
 
 def _refuse_missing(column: Any, name: object) -> None:

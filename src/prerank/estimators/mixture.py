@@ -1,7 +1,7 @@
 """A multi-output regressor that predicts Gaussian mixtures and is calibrated while it trains."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -22,7 +22,7 @@ from prerank.estimators.progress import progress_bar
 from prerank.inputs import as_device, as_tensor, column_names
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
-from prerank.preranks import PreRankLike, parse
+from prerank.preranks import PreRank, PreRankLike, parse
 from prerank.scores import energy_score
 from prerank.training import (
     Objective,
@@ -51,7 +51,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Inputs and targets are standardised by the training rows; training, selection, scores and
     diagnosis happen in these units, predictions come back in the original ones. A fifth of the
-    rows validates: training stops on the objective there.
+    rows validates: training stops on the objective there. Inputs beyond the range of the training
+    rows are taken as its end: a network would go on in a straight line, however far.
 
     Args:
         n_components: number of Gaussians.
@@ -118,7 +119,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         network = MixtureNetwork(
             inputs.shape[1], targets.shape[1], self.n_components, tuple(self.hidden)
         )
-        splits = _random_splits(len(inputs), seed, _SELECTION_SPLITS)
+        count = _SELECTION_SPLITS if isinstance(self.strength, str) else 1
+        splits = _random_splits(len(inputs), seed, count)
         data = TrainingData.build(inputs, targets, splits, device=self._device())
         theta = self._train(network, data, seed)
         self.network_ = network
@@ -197,70 +199,73 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _train(self, network: MixtureNetwork, data: TrainingData, seed: int) -> Tensor:
         """Parameters of the final model, trained on the first split."""
         terms = parse(self.preranks)
-        settings = Settings(
+        trained: dict[float, Tensor] = {}
+        with progress_bar(bool(self.verbose)) as on_epoch:
+
+            def fit(strengths: Sequence[float], splits: int) -> tuple[list[Run], Tensor]:
+                runs = [Run(seed, s, strength) for strength in strengths for s in range(splits)]
+                penalty = CalibrationPenalty(terms) if any(strengths) else None
+                result = train(
+                    network,
+                    data,
+                    runs,
+                    objective=Objective(penalty),
+                    settings=self._settings(),
+                    on_epoch=on_epoch,
+                )
+                for index, strength in enumerate(strengths):
+                    first = slice(index * splits, index * splits + 1)
+                    if bool(torch.isfinite(result.objective[first]).all()):
+                        trained[strength] = result.theta[first].clone()
+                return runs, result.theta
+
+            def run(strengths: Sequence[float]) -> list[Trial]:
+                runs, theta = fit(strengths, _SELECTION_SPLITS)
+                return _judged(network, data, runs, theta, terms)
+
+            self.selection_: Selection | None = None
+            if isinstance(self.strength, str):
+                self.selection_ = self._select(run)
+                self.strength_ = self.selection_.strength or 0.0
+            else:
+                self.strength_ = float(self.strength)
+                fit([self.strength_], splits=1)
+        if self.strength_ not in trained:
+            raise InputError(
+                "training gave no finite objective on the validation rows in any epoch: lower lr "
+                f"(now {self.lr:g}) or strength, and look for extreme values in X and y"
+            )
+        return trained[self.strength_]
+
+    def _settings(self) -> Settings:
+        return Settings(
             lr=self.lr,
             batch_size=self.batch_size,
             min_steps=_MIN_STEPS,
             max_epochs=self.max_epochs,
             patience=self.patience,
         )
-        trained: dict[float, Tensor] = {}
-        with progress_bar(bool(self.verbose)) as on_epoch:
 
-            def run(strengths: Sequence[float], splits: int = _SELECTION_SPLITS) -> list[Trial]:
-                runs = [Run(seed, s, strength) for strength in strengths for s in range(splits)]
-                used = any(strengths)
-                objective = Objective(CalibrationPenalty(terms) if used else None)
-                result = train(
-                    network, data, runs, objective=objective, settings=settings, on_epoch=on_epoch
-                )
-                rows = torch.tensor([r.split for r in runs], device=data.x.device).unsqueeze(1)
-                held_out = data.validation[rows.squeeze(1)]
-                found = evaluate(
-                    network, result.theta, data.x[rows, held_out], data.y[rows, held_out], terms
-                )
-                excess = torch.stack([found.excess(term.label) for term in terms]).mean(0)
-                trials = []
-                for index, strength in enumerate(strengths):
-                    part = slice(index * splits, (index + 1) * splits)
-                    trained[strength] = result.theta[part][:1].clone()
-                    trials.append(
-                        Trial(
-                            strength,
-                            excess[part].double().cpu().numpy(),
-                            found.energy[part].double().cpu().numpy(),
-                        )
-                    )
-                return trials
-
-            if isinstance(self.strength, str):
-                return self._select(run, trained)
-            self.strength_ = float(self.strength)
-            self.selection_: Selection | None = None
-            run([self.strength_], splits=1)
-            return trained[self.strength_]
-
-    def _select(self, run: Any, trained: dict[float, Tensor]) -> Tensor:
-        selection: Selection = search_strength(run, str(self.strength), budget=self.budget)
-        self.selection_ = selection
-        self.strength_ = 0.0 if selection.strength is None else selection.strength
+    def _select(self, run: Callable[[Sequence[float]], list[Trial]]) -> Selection:
+        selection = search_strength(run, str(self.strength), budget=self.budget)
         if selection.strength is None:
             warnings.warn(
                 f"{selection.reason}: the model is trained without a penalty (strength_ = 0); "
                 "selection_.table has the trace",
-                stacklevel=3,
+                stacklevel=4,
             )
-        return trained[self.strength_]
+        return selection
 
     def _check_training(
         self, X: Any, y: Any
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         if y is None:
             raise InputError("this regressor requires y to be passed, but the target y is None")
-        if not isinstance(self.strength, str):
-            number = isinstance(self.strength, int | float | np.number)
-            if not number or not 0 <= float(self.strength) < np.inf:
-                raise InputError(f"strength must be at least 0 or 'auto', got {self.strength!r}")
+        number = isinstance(self.strength, int | float | np.number)
+        if self.strength != "auto" and not (number and 0 <= float(self.strength) < np.inf):
+            raise InputError(f"strength must be at least 0 or 'auto', got {self.strength!r}")
+        if not self.budget >= 0:
+            raise InputError(f"budget must not be negative, got {self.budget!r}")
         if isinstance(self.hidden, int | float):
             raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
         self.encoder_ = _text_encoder(X)
@@ -333,6 +338,31 @@ def _text_encoder(X: Any) -> TableEncoder | None:
         return None
     encoder = TableEncoder.fit(X)
     return encoder if any(levels is not None for levels in encoder.levels) else None
+
+
+def _judged(
+    network: MixtureNetwork,
+    data: TrainingData,
+    runs: Sequence[Run],
+    theta: Tensor,
+    terms: tuple[PreRank, ...],
+) -> list[Trial]:
+    """Exact calibration and accuracy of each strength on the validation rows of its runs."""
+    rows = torch.tensor([run.split for run in runs], device=data.x.device).unsqueeze(1)
+    held_out = data.validation[rows.squeeze(1)]
+    found = evaluate(network, theta, data.x[rows, held_out], data.y[rows, held_out], terms)
+    excess = torch.stack([found.excess(term.label) for term in terms]).mean(0)
+    parts: dict[float, list[int]] = {}
+    for index, run in enumerate(runs):
+        parts.setdefault(run.strength, []).append(index)
+    return [
+        Trial(
+            strength,
+            excess[indices].double().cpu().numpy(),
+            found.energy[indices].double().cpu().numpy(),
+        )
+        for strength, indices in parts.items()
+    ]
 
 
 def _random_splits(n: int, seed: int, count: int) -> list[tuple[Tensor, Tensor]]:

@@ -1,6 +1,7 @@
 """Saving and loading fitted models without pickle: weights in safetensors, the rest in JSON."""
 
 import hashlib
+import json
 from dataclasses import asdict, fields
 from math import isfinite
 from os import PathLike
@@ -61,14 +62,15 @@ def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
     }
     check_json(settings)  # before an older model is touched
     weights = write_tensors(folder / _WEIGHTS, tensors, {"format": str(FORMAT)})
-    write_json(folder / _SETTINGS, {**settings, "weights_sha256": _sha256(weights)})
+    settings["weights_sha256"] = _sha256(weights)
+    write_json(folder / _SETTINGS, {**settings, "sha256": _digest(settings)})
 
 
 def load_model(path: str | PathLike[str]) -> MixtureRegressor:
     """Read a model that `MixtureRegressor.save` wrote.
 
-    Files of another format, with missing parts or with weights that do not match their hash are
-    refused.
+    Files of another format, with missing parts, or with settings or weights that do not match their
+    hash are refused.
     """
     folder = Path(path)
     settings = read_json(folder / _SETTINGS)
@@ -77,6 +79,10 @@ def load_model(path: str | PathLike[str]) -> MixtureRegressor:
         raise InputError(
             f"{folder} has model format {found!r}, but this version of prerank reads {FORMAT}: "
             "use the version that wrote it"
+        )
+    if settings.pop("sha256", None) != _digest(settings):
+        raise InputError(
+            f"{folder / _SETTINGS} does not match the hash in it: the file was changed"
         )
     if not (folder / _WEIGHTS).is_file():
         raise InputError(f"{folder} has no {_WEIGHTS}: the model is incomplete")
@@ -168,6 +174,12 @@ def _as_text(model: MixtureRegressor) -> str:
                 f"pre-rank {term.label!r} is code and cannot be saved: fit with named pre-ranks"
             )
     return "+".join(term.label for term in terms)
+
+
+def _digest(settings: dict[str, Any]) -> str:
+    """Hash of settings, whatever the order and the spaces that they are written with."""
+    text = json.dumps(settings, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:

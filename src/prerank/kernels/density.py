@@ -1,6 +1,6 @@
 """Log-density of Gaussian mixtures, and its gradient, one row per program.
 
-See `prerank.distributions.log_density` for what is computed. Points are `(rows, D, S)`, constants
+See `prerank.distributions.gaussians` for what is computed. Points are `(rows, D, S)`, constants
 `(rows, K)`, locations `(rows, K, D)`, inverse factors `(rows, K, D, D)`, densities `(rows, S)`.
 """
 
@@ -105,9 +105,11 @@ def _forward(
         z = _whitened(points, loc, inverse, row, k, components, dim, size, s, tall)
         value = tl.load(constants + row * components + k) - 0.5 * tl.sum(z * z, 0)
         higher = tl.maximum(highest, value)
-        total = total * tl.exp(highest - higher) + tl.exp(value - higher)
+        base = tl.where(higher == float("-inf"), 0.0, higher)  # of components without weight
+        total = total * tl.exp(highest - base) + tl.exp(value - base)
         highest = higher
-    tl.store(density + row * size + s, highest + tl.log(total), mask=s < size)
+    found = tl.where(highest == float("-inf"), highest, highest + tl.log(total))
+    tl.store(density + row * size + s, found, mask=s < size)
 
 
 @triton.jit

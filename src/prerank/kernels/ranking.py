@@ -23,7 +23,6 @@ def ranked(values: Tensor, weights: Tensor, width: Tensor) -> Tensor:
             width,
             found,
             size,
-            torch.finfo(values.dtype).tiny ** 0.5,
             block=triton.next_power_of_2(size),
             num_warps=1 if size <= 128 else 4,
         )
@@ -44,7 +43,6 @@ def ranked_gradient(
             gradient,
             *found,
             size,
-            torch.finfo(values.dtype).tiny ** 0.5,
             block=triton.next_power_of_2(size),
             num_warps=1 if size <= 128 else 4,
         )
@@ -52,32 +50,32 @@ def ranked_gradient(
 
 
 @triton.jit
-def _counted(values, weights, width, row, s, size, tiny):
+def _counted(values, weights, width, row, s, size):
     inside = s < size
     first = tl.load(values + row * (size + 1))
     others = tl.load(values + row * (size + 1) + 1 + s, mask=inside, other=0.0)
     w = tl.load(weights + row * size + s, mask=inside, other=0.0)
     h = tl.load(width + row)
     sigmoid = 1 / (1 + tl.exp((others - first) / h))
+    # As in the plain form: the root of the smallest number of the type.
+    tiny = 1e-154 if w.dtype == tl.float64 else 1e-19
     n = 1 / tl.maximum(tl.sum(w * w, 0), tiny)
     return sigmoid, w, h, tl.sum(w * sigmoid, 0), n
 
 
 @triton.jit
-def _forward(values, weights, width, found, size, tiny, block: tl.constexpr):
+def _forward(values, weights, width, found, size, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, block)
-    _, _, _, below, n = _counted(values, weights, width, row, s, size, tiny)
+    _, _, _, below, n = _counted(values, weights, width, row, s, size)
     tl.store(found + row, (n * below + 0.5) / (n + 1))
 
 
 @triton.jit
-def _backward(
-    values, weights, width, gradient, to_values, to_weights, size, tiny, block: tl.constexpr
-):
+def _backward(values, weights, width, gradient, to_values, to_weights, size, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, block)
-    sigmoid, w, h, below, n = _counted(values, weights, width, row, s, size, tiny)
+    sigmoid, w, h, below, n = _counted(values, weights, width, row, s, size)
     upstream = tl.load(gradient + row)
     whole = upstream * n / (n + 1)
     slope = whole / h * w * sigmoid * (1 - sigmoid)

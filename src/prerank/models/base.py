@@ -1,5 +1,6 @@
 """What a trainable predictor is: a function of a parameter vector and of inputs."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Protocol
 
@@ -37,10 +38,13 @@ class Network(Protocol):
 class ModuleNetwork:
     """Any `nn.Module` that maps inputs `(B, L)` to a distribution with `batch_shape (B,)`.
 
-    Such modules cannot be stacked, so their runs are trained one by one.
+    Such modules cannot be stacked, so their runs are trained one by one. They are in training mode
+    while gradients are computed and in evaluation mode otherwise. Noise that a module draws itself
+    (dropout) comes from torch's global state, so such runs depend on more than their seed.
 
     Args:
-        build: makes a fresh module; it is called under a seeded, forked random state.
+        build: makes a fresh module; it is called under a seeded, forked random state. Modules that
+            keep running statistics (batch normalisation) are refused: those are no parameters.
 
     Example:
         >>> class Normal(nn.Module):
@@ -57,11 +61,20 @@ class ModuleNetwork:
 
     stackable = False
 
-    def __init__(self, build: "type[nn.Module] | object") -> None:
+    def __init__(self, build: Callable[[], nn.Module]) -> None:
         if not callable(build):
             raise InputError("build must be a callable that returns an nn.Module")
         self._build = build
         self._module = self._fresh(0)
+        if any(getattr(part, "track_running_stats", False) for part in self._module.modules()):
+            raise InputError(
+                "the module keeps running statistics, which are no parameters: use nn.LayerNorm "
+                "or track_running_stats=False"
+            )
+
+    def __repr__(self) -> str:
+        """The module, whose text is the same in every process."""
+        return f"ModuleNetwork({self._module!r})"
 
     @property
     def n_parameters(self) -> int:
@@ -92,7 +105,7 @@ class ModuleNetwork:
         instead: dict[int, Any] = {id(buffer): buffer for buffer in module.buffers()}
         for parameter, part in zip(parameters, parts, strict=True):
             instead[id(parameter)] = part.reshape(parameter.shape)
-        return deepcopy(module, instead)
+        return deepcopy(module, instead).train(torch.is_grad_enabled())
 
     def _fresh(self, seed: int) -> nn.Module:
         with torch.random.fork_rng():

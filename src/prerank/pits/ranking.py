@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from prerank.kernels import available
 
@@ -16,10 +17,11 @@ def smooth_rank(values: Tensor, weights: Tensor | None, width: Tensor) -> Tensor
     .. math:: \hat F = \sum_s w_s \sigma_s, \quad \sigma_s = \sigma\Big(\frac{T - T_s}{h}\Big),
               \qquad Z = \frac{n \hat F + 1/2}{n + 1}, \quad n = \frac{1}{\sum_s w_s^2}.
 
-    The gradient is written out: with :math:`a_s = w_s \sigma_s (1 - \sigma_s) / h`,
+    The gradient is written out: with
+    :math:`a_s = \frac{n}{n + 1} w_s \sigma_s (1 - \sigma_s) / h`,
 
-    .. math:: \frac{\partial \hat F}{\partial T} = \sum_s a_s, \quad
-              \frac{\partial \hat F}{\partial T_s} = -a_s, \quad
+    .. math:: \frac{\partial Z}{\partial T} = \sum_s a_s, \quad
+              \frac{\partial Z}{\partial T_s} = -a_s, \quad
               \frac{\partial Z}{\partial w_s} = \frac{n \sigma_s}{n + 1}
               - 2 n^2 w_s \frac{\hat F - 1/2}{(n + 1)^2}.
 
@@ -59,6 +61,7 @@ class _SmoothRank(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         values, weights, width = ctx.saved_tensors
         if available(values):
@@ -95,7 +98,7 @@ def sample_spread(values: Tensor, weights: Tensor | None) -> Tensor:
         spread = values.std(0, correction=0)
     else:
         share = weights.detach().unsqueeze(-1)
-        share = share / share.sum(0)
+        share = share / share.sum(0).clamp_min(torch.finfo(share.dtype).tiny)
         centred = values - (share * values).sum(0)
         spread = (share * centred.square()).sum(0).sqrt()
     return spread.clamp_min(torch.finfo(values.dtype).tiny ** 0.5)

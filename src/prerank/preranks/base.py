@@ -82,7 +82,7 @@ class PreRank(ABC):
         Args:
             points: `(S + 1, *batch_shape, D)`, the observation first.
             dist: the predictive distribution.
-            reference: what a pooled pre-rank compares the points with; others ignore it.
+            reference: what a pooled pre-rank compares the points with, and the weights of points.
         """
         return self.project(points, dist, reference.weights)
 

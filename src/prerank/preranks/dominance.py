@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from prerank.distributions.blocks import row_blocks
 from prerank.kernels import available
@@ -64,6 +65,7 @@ class _SoftDominance(torch.autograd.Function):
         return counts
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         points, reference, weights, *kept = ctx.saved_tensors
         if available(points):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.distributions import Distribution
 
 from prerank.distributions import Ensemble
@@ -172,6 +173,7 @@ class _Spread(torch.autograd.Function):
         ctx.save_for_backward(*inputs, output)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         points, spread = ctx.saved_tensors
         slope = gradient / (points.shape[-1] * spread)
@@ -197,6 +199,7 @@ class _Variogram(torch.autograd.Function):
         return ratio
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         ratio, variance, centred, steps = ctx.saved_tensors
         dim, lag = centred.shape[-1], centred.shape[-1] - steps.shape[-1]

@@ -1,5 +1,6 @@
 """Standardised training data on the device, for several splits at once."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,6 +72,15 @@ class TrainingData:
     validation: Tensor
     x_scaler: Scaler
     y_scaler: Scaler
+
+    @property
+    def signature(self) -> str:
+        """Text that identifies the data: shapes, type and a hash of all values."""
+        tensors = (self.x, self.y, self.train, self.validation)
+        digest = hashlib.sha256()
+        for tensor in tensors:
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        return f"{[tuple(t.shape) for t in tensors]} {self.x.dtype} {digest.hexdigest()}"
 
     @classmethod
     def build(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.calibration import pce, pce_floor
+from prerank.errors import InputError
 from prerank.models import Network
 from prerank.pits import project_pits
 from prerank.preranks import PreRank
@@ -58,6 +59,12 @@ def evaluate(
         n_samples: draws per row.
         seed: of the draws.
     """
+    labels = [prerank.label for prerank in preranks]
+    if len(set(labels)) < len(labels):
+        raise InputError(
+            f"preranks holds the same name twice: {', '.join(labels)}. Give functions names of "
+            "their own with preranks.Custom(function, title=...)"
+        )
     if not network.stackable and len(theta) > 1:
         single = [
             evaluate(

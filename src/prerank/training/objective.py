@@ -1,18 +1,37 @@
 """What is minimised: a proper score plus a strength times a penalty."""
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.distributions.noise import RunNoise
 from prerank.errors import InputError
-from prerank.penalty import CalibrationPenalty
+from prerank.penalty import CalibrationPenalty, Tally
 from prerank.scores import energy_score
 
-__all__ = ["Objective"]
+__all__ = ["Objective", "Penalty"]
 
 _SCORES = ("nll", "energy")
+
+
+class Penalty(Protocol):
+    """A term of the loss."""
+
+    def __call__(self, dist: Distribution, y: Any, *, generator: Any = None) -> Tensor:
+        """One value for each run of a stack, `(M,)`."""
+
+
+class Total(NamedTuple):
+    """A sum over rows, `(M,)`, and how many there were."""
+
+    value: Tensor
+    rows: int
+
+    def plus(self, other: Any) -> "Total":
+        """The sum over the rows of both."""
+        return Total(self.value + other.value, self.rows + other.rows)
 
 
 @dataclass(frozen=True)
@@ -22,12 +41,14 @@ class Objective:
     .. math:: \frac1N \sum_i S(F(x_i), y_i) + \lambda \, R(F, y).
 
     Args:
-        penalty: R, or None.
+        penalty: R, or None. Besides a `CalibrationPenalty` any function of `(dist, y, generator=)`
+            that returns one value for each run; on the validation rows, which are looked at in
+            parts, its mean over them is taken.
         score: S, `"nll"` or `"energy"`.
         n_samples: draws per row of the energy score.
     """
 
-    penalty: CalibrationPenalty | None = None
+    penalty: Penalty | None = None
     score: str = "nll"
     n_samples: int = 100
 
@@ -42,6 +63,22 @@ class Objective:
         if self.penalty is None:
             return value
         return value + strength * self.penalty(dist, y, generator=noise)
+
+    def tally(self, dist: Distribution, y: Tensor, noise: RunNoise) -> "Tally | Total | None":
+        """What the penalty has to remember of some rows, so that those of others can be added."""
+        if self.penalty is None:
+            return None
+        if isinstance(self.penalty, CalibrationPenalty):
+            return self.penalty.tally(dist, y, generator=noise)
+        rows = y.shape[-2]
+        return Total(rows * self.penalty(dist, y, generator=noise), rows)
+
+    def penalised(self, tally: "Tally | Total") -> Tensor:
+        """The penalty of all rows that were counted, `(M,)`."""
+        if isinstance(tally, Tally):
+            assert isinstance(self.penalty, CalibrationPenalty)
+            return self.penalty.error(tally)
+        return tally.value / tally.rows
 
     def scores(self, dist: Distribution, y: Tensor, noise: RunNoise) -> Tensor:
         """Score of each row, `(M, N)`."""

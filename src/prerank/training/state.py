@@ -132,7 +132,7 @@ class State:
         """Read a checkpoint of the same runs."""
         tensors, about = read_tensors(path)
         if about.get("runs") != signature:
-            raise InputError(f"{path} is a checkpoint of other runs or settings")
+            raise InputError(f"{path} is a checkpoint of other runs, settings or data")
         moved = {name: tensor.to(device) for name, tensor in tensors.items()}
         return cls(
             adam=Adam(**{name: moved[name] for name in _ADAM}),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,7 +84,8 @@ class TrainingResult:
     Attributes:
         theta: `(M, P)`, at the epoch with the lowest objective on the validation rows.
         epochs: epochs trained, `(M,)`.
-        best_epoch: `(M,)`, counted from 1; 0 where no epoch beat the initial parameters.
+        best_epoch: `(M,)`, counted from 1; 0 where no epoch had a finite objective, and `theta` are
+            the initial parameters.
         objective: at that epoch, on the validation rows, `(M,)`.
         history: objective on the validation rows, `(epochs, M)`, NaN after a run has stopped.
     """
@@ -248,19 +250,19 @@ class Trainer:
         """Judge all validation rows at once, with the same noise in every epoch."""
         state, objective = self._state, self.objective
         rows = self.data.validation[self._split.squeeze(1)]
-        scores, tally = [], None
+        scores: list[Tensor] = []
+        tally: Any = None
         with torch.no_grad():
             for number, part in enumerate(rows.split(_CHUNK_ROWS, dim=1)):
                 x, y = self._gather(part)
                 dist = self.network(state.adam.theta, x)
                 noise = self._noise(_VALIDATION, number)
                 scores.append(objective.scores(dist, y, noise).sum(1))
-                if objective.penalty is not None:
-                    counted = objective.penalty.tally(dist, y, generator=noise)
-                    tally = counted if tally is None else tally.plus(counted)
+                counted = objective.tally(dist, y, noise)
+                tally = counted if tally is None or counted is None else tally.plus(counted)
             value = torch.stack(scores).sum(0) / rows.shape[1]
-            if objective.penalty is not None and tally is not None:
-                value = value + self._strengths[state.place] * objective.penalty.error(tally)
+            if tally is not None:
+                value = value + self._strengths[state.place] * objective.penalised(tally)
         state.record(value, patience=self.settings.patience, min_delta=self.settings.min_delta)
 
     def _close_epoch(self) -> None:
@@ -285,7 +287,7 @@ class Trainer:
 
     def _signature(self) -> str:
         """Text that identifies what is trained."""
-        what = (self.runs, self.settings, self.objective, self.network, self.data.x.dtype)
+        what = (self.runs, self.settings, self.objective, self.network, self.data.signature)
         return repr(what)
 
     def _tensor(self, values: Sequence[float], dtype: torch.dtype) -> Tensor:

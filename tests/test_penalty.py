@@ -610,3 +610,14 @@ def test_a_factor_with_one_component_is_not_relaxed():
     # A covariance of n normals has a standard error below 1.5 of its variances over sqrt(n).
     slack = 5 * 1.5 * exact.diagonal(dim1=-2, dim2=-1).amax() / 4000**0.5
     assert (covariance - exact).abs().max() < slack
+
+
+@pytest.mark.parametrize("spec", [prerank.label for prerank in PAPER])
+def test_second_derivatives_are_refused(spec):
+    dist = gaussian_mixture(ROWS, dim=DIM)
+    loc = dist.loc.clone().requires_grad_()
+    moved = GaussianMixture(dist.logits, loc, dist.scale_tril)
+    value = CalibrationPenalty(spec, n_samples=8)(moved, dist.mean, generator=0)
+    (gradient,) = torch.autograd.grad(value, loc, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()

@@ -565,13 +565,13 @@ def test_numbers_in_a_column_of_objects_are_numbers():
 
 def test_dates_are_refused():
     dates = pd.date_range("2020-01-01", periods=ROWS)
-    with pytest.raises(InputError, match="'when' holds dates.*day of the year"):
+    with pytest.raises(InputError, match=r"'when' holds dates.*day of the year"):
         regressor().fit(text_table().assign(when=dates), Y)
 
 
 @pytest.mark.parametrize("preranks", ["marginal", "pca"])
 def test_training_that_diverges_says_so(preranks):
-    with pytest.raises(InputError, match="no finite objective.*lower lr"):
+    with pytest.raises(InputError, match=r"no finite objective.*lower lr"):
         regressor(lr=1e30, preranks=preranks).fit(X, Y)
 
 

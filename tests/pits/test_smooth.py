@@ -795,20 +795,6 @@ def test_references_and_ranked_draws_follow_the_mixture():
             assert abs(found.mean() - p) < 5 * found.std() / rows**0.5
 
 
-# --- derivatives of derivatives --------------------------------------------------------------
-
-
-@by_label(PAPER)
-def test_second_derivatives_are_refused(prerank):
-    dist, y = problem()
-    parameters = leaves(dist)
-    z = smooth_pit(rebuilt(*parameters), y, prerank, n_samples=12, generator=0, closed_forms=False)
-    grads = torch.autograd.grad(z.sum(), parameters, create_graph=True, allow_unused=True)
-    reached = [g for g in grads if g is not None and g.requires_grad]
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        torch.autograd.grad(sum(g.sum() for g in reached), parameters, allow_unused=True)
-
-
 @pytest.mark.parametrize("name", ["copula", "energy_score", "scale"])
 def test_members_without_weight_do_not_spoil_the_others(name):
     members = torch.randn(8, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -3,10 +3,12 @@
 from prerank.datasets.splits import PUBLISHED_SEEDS, Split, published_split
 from prerank.datasets.synthetic import AR1Regression
 from prerank.datasets.tables import Table, load_table
+from prerank.datasets.truths import OutlierRegression
 
 __all__ = [
     "PUBLISHED_SEEDS",
     "AR1Regression",
+    "OutlierRegression",
     "Split",
     "Table",
     "load_table",

@@ -51,8 +51,7 @@ def test_draws_do_not_meet_the_noise_of_the_data():
     assert not bool((draw(truth.conditional(x), 50, generator=0).points == y).any())
     # With generators of one's own that is one's own business.
     same = [torch.Generator().manual_seed(0) for _ in range(2)]
-    twice = dist.sample((2,), generator=same[0]), draw(dist, 2, generator=same[1]).points
-    assert torch.equal(*twice)
+    assert torch.equal(*(draw(dist, 2, generator=source).points for source in same))
 
 
 @pytest.mark.parametrize(

@@ -432,3 +432,20 @@ def test_allocations_that_miss_a_component_are_refused(allocation):
     dist = GaussianMixture(torch.zeros(1, 2), torch.zeros(1, 2, 1), torch.ones(1, 2, 1, 1))
     with pytest.raises(PrerankError, match="allocation"):
         dist.stratified_rsample(10, allocation=torch.tensor(allocation))
+
+
+def test_many_points_have_the_digits_of_one():
+    # A component far away, and narrow ones whose targets are nearly collinear, in float32.
+    far = GaussianMixture(
+        torch.tensor([[0.0, -1e4]]),
+        torch.tensor([[[0.0, 0.0], [1e8, 1e8]]]),
+        torch.eye(2).expand(1, 2, 2, 2),
+    )
+    factor = 1e-3 * torch.eye(2) + torch.tensor([[0.0, 0.0], [1.0, 0.0]])
+    loc = torch.tensor([[[0.0, 0.0], [3.0, 3.0]]])
+    narrow = GaussianMixture(torch.zeros(1, 2), loc, factor.expand(1, 2, 2, 2))
+    for dist in (far, narrow):
+        points = dist.sample((20,), generator=0)
+        one_by_one = torch.stack([dist.log_prob(point) for point in points])
+        # z has an error of about 1e-7 / 1e-3, and is of order 1.
+        assert_close(dist.log_prob(points), one_by_one, rtol=0, atol=5e-3)

@@ -681,7 +681,7 @@ REFUSED = {
     "columns of one name": (
         pd.DataFrame({"a": ["u"] * ROWS}).iloc[:, [0, 0]],
         Y,
-        "unique|uplicate",
+        "several columns named",
     ),
 }
 
@@ -766,3 +766,20 @@ def test_no_terminal_is_no_error(capsys, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     regressor(verbose=1).fit(X, Y)
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_numbers_of_numpy_can_be_saved(tmp_path):
+    options = {"n_components": np.int64(2), "hidden": np.array([8, 8]), "random_state": np.int64(3)}
+    model = regressor(**options).fit(X, Y)
+    model.save(tmp_path)
+    again = load_model(tmp_path)
+    assert again.random_state == 3
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("name", ["X", "y"])
+def test_repeated_names_are_refused(name):
+    tables = {"X": pd.DataFrame(X), "y": pd.DataFrame(Y)}
+    tables[name].columns = ["a"] * tables[name].shape[1]
+    with pytest.raises(InputError, match=f"{name} has several columns named a"):
+        regressor().fit(tables["X"], tables["y"])

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from prerank.distributions.blocks import row_blocks
 
@@ -54,7 +53,6 @@ class _LevelCounts(torch.autograd.Function):
         ctx.save_for_backward(z, grid)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         z, grid = ctx.saved_tensors
         found = []

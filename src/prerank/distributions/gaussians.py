@@ -4,11 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from prerank.distributions.blocks import row_blocks
 from prerank.distributions.triangular import triangular_inverse
-from prerank.kernels import available
+from prerank.kernels import available, fits
 
 __all__ = ["mixture_log_density", "whitened_columns"]
 
@@ -41,7 +40,7 @@ def mixture_log_density(logits: Tensor, loc: Tensor, scale_tril: Tensor, columns
     *batch, components, dim = loc.shape
     log_det = scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     constants = logits - log_det - 0.5 * dim * _LOG_2PI
-    if columns.shape[-1] <= dim and not available(columns):  # an inverse would not pay
+    if columns.shape[-1] <= dim and not fits(columns):  # an inverse would not pay
         z = whitened_columns(loc, scale_tril, columns)
         return torch.logsumexp(constants.unsqueeze(-1) - 0.5 * z.square().sum(-2), -2)
     density: Tensor = _Density.apply(  # type: ignore[no-untyped-call]
@@ -79,7 +78,6 @@ class _Density(torch.autograd.Function):
         ctx.save_for_backward(*inputs, output)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         points, constants, loc, inverse, density = ctx.saved_tensors
         if available(points):
@@ -108,30 +106,16 @@ def _exponents(
     points: Tensor, constants: Tensor, loc: Tensor, inverse: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Whitened points `(rows, K, D, S)`, and `c_k - |z_k|^2 / 2`, `(rows, K, S)`."""
-    rows, components, dim = loc.shape
-    # One product for all components. A common shift of points and locations changes nothing, but
-    # keeps the digits of targets that lie far from 0.
-    centre = loc.mean(1)
-    shift = inverse @ (loc - centre.unsqueeze(1)).unsqueeze(-1)
-    z = torch.baddbmm(
-        shift.reshape(rows, -1, 1),
-        inverse.reshape(rows, -1, dim),
-        points - centre.unsqueeze(-1),
-        beta=-1,
-    ).reshape(rows, components, dim, -1)
+    # Centred for each component by itself: one shift for all would cost the digits of narrow ones.
+    z = inverse @ (points.unsqueeze(1) - loc.unsqueeze(-1))
     return z, constants.unsqueeze(-1) - 0.5 * z.square().sum(2)
 
 
 def _pulled_back(
     points: Tensor, loc: Tensor, inverse: Tensor, z: Tensor, share: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of points, locations and inverse factors; `z` is overwritten."""
-    rows, components, dim = loc.shape
-    slope = z.mul_(share.unsqueeze(2)).neg_().reshape(rows, components * dim, -1)
-    centre = loc.mean(1)
-    to_points = inverse.reshape(rows, -1, dim).mT @ slope
-    total = slope.sum(-1).reshape(rows, components, dim, 1)
-    along = (points - centre.unsqueeze(-1)).mT  # (rows, S, D)
-    to_inverse = (slope @ along).reshape(inverse.shape)
-    to_inverse = to_inverse - total @ (loc - centre.unsqueeze(1)).unsqueeze(-2)
-    return to_points, -(inverse.mT @ total).squeeze(-1), to_inverse
+    """Gradients of points, locations and inverse factors."""
+    slope = -share.unsqueeze(2) * z  # (rows, K, D, S)
+    back = inverse.mT @ slope
+    centred = points.unsqueeze(1) - loc.unsqueeze(-1)
+    return back.sum(1), -back.sum(-1), slope @ centred.mT

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from prerank.distributions.blocks import row_blocks
 from prerank.kernels import available
@@ -67,7 +66,6 @@ class _Placement(torch.autograd.Function):
         ctx.save_for_backward(ratio, component, normal)
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any, to_points: Tensor, to_weights: Tensor
     ) -> tuple[Tensor, Tensor, None, None]:

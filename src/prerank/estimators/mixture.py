@@ -268,6 +268,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"budget must not be negative, got {self.budget!r}")
         if isinstance(self.hidden, int | float):
             raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
+        for name, table in (("X", X), ("y", y)):
+            _refuse_repeated(name, table)
         self.encoder_ = _text_encoder(X)
         inputs = self._encode(X, reset=True)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
@@ -330,6 +332,15 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.device is None:
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return as_device(self.device, "device")
+
+
+def _refuse_repeated(name: str, table: Any) -> None:
+    columns = [str(column) for column in getattr(table, "columns", ())]
+    repeated = sorted({column for column in columns if columns.count(column) > 1})
+    if repeated:
+        raise InputError(
+            f"{name} has several columns named {', '.join(repeated)}: give each a name of its own"
+        )
 
 
 def _text_encoder(X: Any) -> TableEncoder | None:

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from prerank.errors import InputError
@@ -38,9 +39,9 @@ def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
     parameters = model.get_params(deep=False)
     if not isinstance(parameters["preranks"], str):
         parameters["preranks"] = _as_text(model)
-    if not isinstance(parameters["random_state"], int):
+    if not isinstance(parameters["random_state"], int | np.integer):
         parameters["random_state"] = None  # a generator's state is not part of the model
-    parameters["hidden"] = list(parameters["hidden"])
+    parameters["hidden"] = [int(width) for width in parameters["hidden"]]
     tensors = {"theta": model.theta_}
     for key, attribute in _SCALERS.items():
         for part in fields(Scaler):
@@ -50,7 +51,10 @@ def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
         "format": FORMAT,
         "class": type(model).__name__,
         "parameters": {name: _plain(value) for name, value in parameters.items()},
-        "network": asdict(model.network_),
+        "network": {
+            **{name: _plain(value) for name, value in asdict(model.network_).items()},
+            "hidden": parameters["hidden"],
+        },
         "strength": model.strength_,
         "selection": _plain_selection(model.selection_),
         "flat_target": model.flat_target_,
@@ -99,8 +103,6 @@ def load_model(path: str | PathLike[str]) -> MixtureRegressor:
 
 
 def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> MixtureRegressor:
-    import numpy as np
-
     if settings["class"] != MixtureRegressor.__name__:
         raise ValueError(f"unknown class {settings['class']!r}")
     parameters = dict(settings["parameters"])

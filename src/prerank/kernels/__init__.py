@@ -9,14 +9,23 @@ import importlib.util
 import torch
 from torch import Tensor
 
-__all__ = ["available", "compilable"]
+__all__ = ["available", "compilable", "fits"]
 
 _TARGETS = 8  # beyond, the products of small matrices that torch has are faster
 _DRAWS = 1024  # a program keeps all draws of its row
 
 
 def available(columns: Tensor) -> bool:
-    """Whether the kernels can take draws side by side, `(..., D, S)`."""
+    """Whether to use the kernels for draws side by side, `(..., D, S)`, inside a `Function`.
+
+    Gradients are enabled there only where a graph of the gradient itself is wanted, which kernels
+    do not leave behind.
+    """
+    return fits(columns) and not torch.is_grad_enabled()
+
+
+def fits(columns: Tensor) -> bool:
+    """Whether the kernels can take draws side by side."""
     dim, size = columns.shape[-2:]
     return dim <= _TARGETS and size <= _DRAWS and compilable(columns)
 

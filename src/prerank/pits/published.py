@@ -13,6 +13,7 @@ from torch.distributions import Distribution
 
 from prerank.distributions import Draws, GaussianMixture, RelaxedMixture, draw_differentiable
 from prerank.distributions.noise import Noise, as_noise, row_normal, row_uniform
+from prerank.errors import NotApplicableError
 from prerank.inputs import check_distribution, check_observations
 from prerank.pits.smooth import SmoothPIT
 from prerank.preranks import PCA, Copula, Dependency, PreRank
@@ -37,6 +38,10 @@ def published_pit(
     noise = as_noise(generator)
     points = _draw(dist, n_samples, noise)
     weights: Tensor | None
+    if prerank.pooled and type(prerank) is not Copula:
+        raise NotApplicableError(
+            f"the published runs had no {prerank.label!r}: use CalibrationPenalty(...)"
+        )
     if isinstance(prerank, PCA):
         values, sampled, weights = _pooled_components(observed, points, prerank)
     elif isinstance(prerank, Copula):

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from prerank.kernels import available
 
@@ -61,7 +60,6 @@ class _SmoothRank(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         values, weights, width = ctx.saved_tensors
         if available(values):
@@ -71,8 +69,8 @@ class _SmoothRank(torch.autograd.Function):
             return *ranked_gradient(*tensors), None
         sigmoid, below, size = _counted(values, weights, width)
         whole = (gradient * size / (size + 1)).unsqueeze(-1)  # of F
-        slope = torch.addcmul(sigmoid, sigmoid, sigmoid, value=-1).mul_(weights)
-        slope *= whole / width.unsqueeze(-1)
+        slope = torch.addcmul(sigmoid, sigmoid, sigmoid, value=-1) * weights
+        slope = slope * (whole / width.unsqueeze(-1))
         to_values = torch.cat([slope.sum(-1, keepdim=True), -slope], -1)
         by_size = (gradient * 2 * size.square() * (below - 0.5) / (size + 1).square()).unsqueeze(-1)
         return to_values, whole * sigmoid - by_size * weights, None

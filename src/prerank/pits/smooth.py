@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.distributions import Draws, draw_differentiable
+from prerank.distributions import Draws, Ensemble, draw_differentiable
 from prerank.distributions.noise import Noise, as_noise, row_uniform
 from prerank.errors import GradientError, InputError
 from prerank.inputs import (
@@ -242,10 +242,21 @@ def _project(
             pool, dist, Reference(draws, nothing, nothing, weights)
         )
     assert inner is not None
+    if isinstance(dist, Ensemble):
+        draws = _shuffled(draws, noise)  # members may come in an order that means something
     held_out, ranked = _hold_out(draws)
     pool, weights = make_pool(observed, ranked)
     uniform = row_uniform(len(pool), observed.shape[:-1], like=pool, noise=noise)
     return ranked, prerank.smooth_project(pool, dist, Reference(held_out, inner, uniform, weights))
+
+
+def _shuffled(draws: Draws, noise: Noise) -> Draws:
+    """The draws of each row in an order of its own."""
+    points, weights = draws
+    keys = row_uniform(len(points), points.shape[1:-1], like=points, noise=noise)
+    order = keys.expand(points.shape[:-1]).argsort(0)
+    points = points.gather(0, order.unsqueeze(-1).expand_as(points))
+    return Draws(points, None if weights is None else weights.gather(0, order))
 
 
 def _hold_out(draws: Draws) -> tuple[Draws, Draws]:
@@ -261,8 +272,8 @@ def _hold_out(draws: Draws) -> tuple[Draws, Draws]:
         share = None
         if draws.weights is not None:
             share = torch.cat([draws.weights[part] for part in slices])
-            tiny = torch.finfo(share.dtype).tiny  # all members of a part may weigh nothing
-            share = share / share.sum(0).clamp_min(tiny)
+            total = share.sum(0)  # all members of a part may weigh nothing
+            share = share / torch.where(total > 0, total, 1)
         parts.append(Draws(points.movedim(-1, 0), share))
     return parts[0], parts[1]
 

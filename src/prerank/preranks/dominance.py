@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from prerank.distributions.blocks import row_blocks
 from prerank.kernels import available
@@ -65,7 +64,6 @@ class _SoftDominance(torch.autograd.Function):
         return counts
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         points, reference, weights, *kept = ctx.saved_tensors
         if available(points):
@@ -75,11 +73,12 @@ class _SoftDominance(torch.autograd.Function):
         dim, found = points.shape[1], []
         for number, block in enumerate(_blocks(points, reference)):
             sigmoids = kept[number * dim : (number + 1) * dim]
-            sigmoids = sigmoids or _sigmoids(points[block], reference[block])
+            if not sigmoids or torch.is_grad_enabled():  # a graph has to lead to the inputs
+                sigmoids = _sigmoids(points[block], reference[block])
             below = _product(sigmoids)
             upstream = gradient[block]
             to_weights = (below @ upstream.unsqueeze(-1)).mT
-            below *= weights[block].mT * upstream.unsqueeze(-2)
+            below = below * (weights[block].mT * upstream.unsqueeze(-2))
             to_points, to_reference = [], []
             for sigmoid in sigmoids:
                 slope = torch.addcmul(below, below, sigmoid, value=-1)
@@ -103,5 +102,6 @@ def _sigmoids(points: Tensor, reference: Tensor) -> list[Tensor]:
 
 
 def _product(factors: list[Tensor]) -> Tensor:
-    """A new tensor, so that it may be changed."""
+    if torch.is_grad_enabled():
+        return functools.reduce(torch.mul, factors)
     return functools.reduce(Tensor.mul_, factors[1:], factors[0].clone())

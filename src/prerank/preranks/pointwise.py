@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.distributions import Distribution
 
 from prerank.distributions import Ensemble
@@ -173,7 +172,6 @@ class _Spread(torch.autograd.Function):
         ctx.save_for_backward(*inputs, output)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         points, spread = ctx.saved_tensors
         slope = gradient / (points.shape[-1] * spread)
@@ -195,20 +193,21 @@ class _Variogram(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, points: Tensor, lag: int) -> Tensor:
         ratio, variance, centred, steps = _ratio(points, lag)
-        ctx.save_for_backward(ratio, variance, centred, steps)
+        ctx.save_for_backward(points, ratio, variance, centred, steps)
         return ratio
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        ratio, variance, centred, steps = ctx.saved_tensors
+        points, ratio, variance, centred, steps = ctx.saved_tensors
         dim, lag = centred.shape[-1], centred.shape[-1] - steps.shape[-1]
+        if torch.is_grad_enabled():  # a graph has to lead to the points
+            ratio, variance, centred, steps = _ratio(points, lag)
         scale = torch.where(variance == 0, 0, -gradient / variance)
         found = centred * (2 / dim * ratio)
         steps = steps / (dim - lag)
         found[..., lag:] += steps
         found[..., :-lag] -= steps
-        return found.mul_(scale), None
+        return found * scale, None
 
 
 def _ratio(points: Tensor, lag: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

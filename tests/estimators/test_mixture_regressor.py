@@ -395,10 +395,7 @@ KINDS = {
 def test_save_and_load(tmp_path, kind):
     model = KINDS[kind]()
     model.save(tmp_path / "model")
-    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
-        "model.json",
-        "model.safetensors",
-    ]
+    assert sorted(p.suffix for p in (tmp_path / "model").iterdir()) == [".json", ".safetensors"]
     copy = load_model(tmp_path / "model")
     assert isinstance(copy, MixtureRegressor)
     inputs = {"names": pd.DataFrame(X, columns=["a", "b"]), "text": text_table()}.get(kind, X)
@@ -482,7 +479,7 @@ def change(folder, **values):
 
 
 def flip(folder):
-    path = folder / "model.safetensors"
+    (path,) = folder.glob("*.safetensors")
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
@@ -510,7 +507,8 @@ DAMAGE = {
     "hash": (lambda f: change(f, weights_sha256="0" * 64), "does not match the hash"),
     "no hash": (lambda f: change(f, weights_sha256=KeyError), "does not match the hash"),
     "one bit": (flip, "does not match the hash"),
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), "incomplete"),
+    "no weights": (lambda f: next(f.glob("*.safetensors")).unlink(), "incomplete"),
+    "weights elsewhere": (lambda f: forge(f, weights="../model.safetensors"), "incomplete"),
     "no settings": (lambda f: (f / "model.json").unlink(), r"model\.json"),
     "broken settings": (
         lambda f: (f / "model.json").write_text((f / "model.json").read_text()[:-20]),
@@ -766,6 +764,40 @@ def test_no_terminal_is_no_error(capsys, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     regressor(verbose=1).fit(X, Y)
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_an_interrupted_save_leaves_the_older_model(tmp_path, monkeypatch, model):
+    model.save(tmp_path)
+    other = regressor(random_state=5).fit(X, Y)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("prerank.estimators.persistence.write_json", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            other.save(tmp_path)
+    np.testing.assert_array_equal(load_model(tmp_path).predict(X), model.predict(X))
+    other.save(tmp_path)
+    np.testing.assert_array_equal(load_model(tmp_path).predict(X), other.predict(X))
+    assert len(list(tmp_path.glob("*.safetensors"))) == 1
+
+
+def test_targets_are_put_in_the_order_of_fit(tmp_path):
+    names = [f"t{d}" for d in range(Y.shape[1])]
+    table = pd.DataFrame(Y, columns=names)
+    fitted = regressor().fit(X, table)
+    fitted.save(tmp_path)
+    for model in (fitted, load_model(tmp_path)):
+        assert model.score(X, table[names[::-1]]) == model.score(X, table)
+        with pytest.raises(InputError, match="y has the columns"):
+            model.score(X, table.rename(columns={"t0": "other"}))
+    assert regressor().fit(X, Y).score(X, table[names[::-1]]) != fitted.score(X, table)
+
+
+def test_masked_targets_are_refused():
+    with pytest.raises(InputError, match="y has masked values"):
+        regressor().fit(X, np.ma.masked_array(Y, mask=Y > 1))
 
 
 def test_numbers_of_numpy_can_be_saved(tmp_path):

@@ -10,7 +10,7 @@ from torch.distributions import Independent, Normal
 
 from prerank.datasets import AR1Regression, published_split
 from prerank.distributions.noise import RunNoise
-from prerank.errors import InputError, InputTypeError
+from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PAPER
@@ -554,6 +554,14 @@ def test_any_loss_term_plugs_in():
         torch.testing.assert_close(found.objective[m], expected, rtol=1e-9, atol=0)
     plain, narrow = (NETWORK(found.theta[m : m + 1], x).variance.mean() for m in range(2))
     assert narrow < plain
+
+
+def test_a_loss_term_must_not_mix_the_runs():
+    def mixed(dist, y, *, generator=None):
+        return dist.variance.mean()
+
+    with pytest.raises(ShapeError, match="one value for each"):
+        train(NETWORK, DATA, RUNS[:2], objective=Objective(mixed), settings=settings())
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):

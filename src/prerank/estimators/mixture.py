@@ -270,6 +270,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
         for name, table in (("X", X), ("y", y)):
             _refuse_repeated(name, table)
+            if np.ma.is_masked(table):
+                raise InputError(f"{name} has masked values: remove those rows or impute them")
         self.encoder_ = _text_encoder(X)
         inputs = self._encode(X, reset=True)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
@@ -287,6 +289,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         targets = targets.reshape(len(targets), -1)
         self.n_outputs_ = targets.shape[1]
         self.target_names_ = tuple(column_names(y, self.n_outputs_))
+        self.named_targets_ = hasattr(y, "columns")
         return inputs, targets
 
     def _encode(self, X: Any, *, reset: bool = False) -> npt.NDArray[np.float64]:
@@ -317,6 +320,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _standard_pair(self, X: Any, y: Any) -> tuple[GaussianMixture, Tensor]:
         dist = self._standard_dist(X)
+        y = self._in_order(y)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         rows = dist.batch_shape[0]
         flat = self.n_outputs_ == 1 and targets.shape == (rows,)
@@ -327,6 +331,18 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         observed = as_tensor(targets.reshape(rows, -1), "y")
         return dist, self.y_scaler_(observed)
+
+    def _in_order(self, y: Any) -> Any:
+        """A table with the columns of `fit`, in their order."""
+        names = [str(column) for column in getattr(y, "columns", ())]
+        if not names or not self.named_targets_ or tuple(names) == self.target_names_:
+            return y
+        if sorted(names) != sorted(self.target_names_):
+            raise InputError(
+                f"y has the columns {', '.join(names)}, but the model was fitted to "
+                f"{', '.join(self.target_names_)}"
+            )
+        return y.iloc[:, [names.index(name) for name in self.target_names_]]
 
     def _device(self) -> torch.device:
         if self.device is None:

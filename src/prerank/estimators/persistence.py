@@ -22,15 +22,15 @@ from prerank.training.selection import Judgement, Selection
 __all__ = ["load_model", "save_model"]
 
 FORMAT = 1
-_WEIGHTS, _SETTINGS = "model.safetensors", "model.json"
+_SETTINGS = "model.json"
 _SCALERS = {"x": "x_scaler_", "y": "y_scaler_"}
 
 
 def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
     """Write a fitted model to a folder.
 
-    `model.json` is written last and holds the hash of the weights, so that an interrupted save
-    leaves a folder that `load_model` refuses.
+    The weights get a name of their own, and `model.json`, which holds that name and their hash, is
+    written last: an interrupted save leaves the model that was there before.
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -62,12 +62,17 @@ def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
         "n_features_in": model.n_features_in_,
         "feature_names_in": None if names is None else [str(name) for name in names],
         "target_names": list(model.target_names_),
+        "named_targets": model.named_targets_,
         "levels": None if model.encoder_ is None else model.encoder_.levels,
     }
     check_json(settings)  # before an older model is touched
-    weights = write_tensors(folder / _WEIGHTS, tensors, {"format": str(FORMAT)})
-    settings["weights_sha256"] = _sha256(weights)
+    name = hashlib.sha256(model.theta_.contiguous().numpy().tobytes()).hexdigest()[:16]
+    weights = write_tensors(folder / f"{name}.safetensors", tensors, {"format": str(FORMAT)})
+    settings |= {"weights": weights.name, "weights_sha256": _sha256(weights)}
     write_json(folder / _SETTINGS, {**settings, "sha256": _digest(settings)})
+    for older in folder.glob("[0-9a-f]*.safetensors"):
+        if older != weights:
+            older.unlink()
 
 
 def load_model(path: str | PathLike[str]) -> MixtureRegressor:
@@ -88,14 +93,15 @@ def load_model(path: str | PathLike[str]) -> MixtureRegressor:
         raise InputError(
             f"{folder / _SETTINGS} does not match the hash in it: the file was changed"
         )
-    if not (folder / _WEIGHTS).is_file():
-        raise InputError(f"{folder} has no {_WEIGHTS}: the model is incomplete")
-    if _sha256(folder / _WEIGHTS) != settings.get("weights_sha256"):
+    weights = folder / Path(str(settings.get("weights"))).name
+    if not weights.is_file():
+        raise InputError(f"{folder} has no {weights.name}: the model is incomplete")
+    if _sha256(weights) != settings.get("weights_sha256"):
         raise InputError(
-            f"{folder / _WEIGHTS} does not match the hash in {_SETTINGS}: the file was changed or "
-            "belongs to another model"
+            f"{weights} does not match the hash in {_SETTINGS}: the file was changed or belongs to "
+            "another model"
         )
-    tensors, _ = read_tensors(folder / _WEIGHTS)
+    tensors, _ = read_tensors(weights)
     try:
         return _restore(settings, tensors)
     except (KeyError, TypeError, ValueError) as error:
@@ -125,6 +131,7 @@ def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Mixt
     if settings["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
     model.target_names_ = tuple(settings["target_names"])
+    model.named_targets_ = bool(settings["named_targets"])
     levels = settings["levels"]
     model.encoder_ = (
         None

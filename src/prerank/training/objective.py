@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.distributions.noise import RunNoise
-from prerank.errors import InputError
+from prerank.errors import InputError, ShapeError
 from prerank.penalty import CalibrationPenalty, Tally
 from prerank.scores import energy_score
 
@@ -62,7 +62,7 @@ class Objective:
         value = self.scores(dist, y, noise).mean(-1)
         if self.penalty is None:
             return value
-        return value + strength * self.penalty(dist, y, generator=noise)
+        return value + strength * self._checked(self.penalty(dist, y, generator=noise), strength)
 
     def tally(self, dist: Distribution, y: Tensor, noise: RunNoise) -> "Tally | Total | None":
         """What the penalty has to remember of some rows, so that those of others can be added."""
@@ -70,8 +70,8 @@ class Objective:
             return None
         if isinstance(self.penalty, CalibrationPenalty):
             return self.penalty.tally(dist, y, generator=noise)
-        rows = y.shape[-2]
-        return Total(rows * self.penalty(dist, y, generator=noise), rows)
+        rows, runs = y.shape[-2], y[..., 0, 0]
+        return Total(rows * self._checked(self.penalty(dist, y, generator=noise), runs), rows)
 
     def penalised(self, tally: "Tally | Total") -> Tensor:
         """The penalty of all rows that were counted, `(M,)`."""
@@ -79,6 +79,15 @@ class Objective:
             assert isinstance(self.penalty, CalibrationPenalty)
             return self.penalty.error(tally)
         return tally.value / tally.rows
+
+    @staticmethod
+    def _checked(penalty: Tensor, runs: Tensor) -> Tensor:
+        if penalty.shape != runs.shape:
+            raise ShapeError(
+                f"the penalty has shape {tuple(penalty.shape)}, but there are {len(runs)} runs: it "
+                "must return one value for each, of its own rows alone"
+            )
+        return penalty
 
     def scores(self, dist: Distribution, y: Tensor, noise: RunNoise) -> Tensor:
         """Score of each row, `(M, N)`."""

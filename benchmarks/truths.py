@@ -30,6 +30,7 @@ from prerank.training import (
     evaluate,
     search_strength,
     train,
+    validation_trials,
 )
 
 TRUTHS = {
@@ -106,15 +107,7 @@ def experiment(
         runs = [Run(seed, split, strength) for strength in strengths for split in range(SPLITS)]
         theta = train(network, data, runs, objective=objective, settings=SETTINGS).theta
         trained.update(zip(strengths, theta.split(SPLITS), strict=True))
-        split = torch.tensor([run.split for run in runs], device=device).unsqueeze(1)
-        held_out = data.validation[split.squeeze(1)]
-        found = evaluate(network, theta, data.x[split, held_out], data.y[split, held_out], terms)
-        results = (found.excess(prerank), found.energy)
-        excess, energy = (result.double().cpu().split(SPLITS) for result in results)
-        return [
-            Trial(strength, excess[i].numpy(), energy[i].numpy())
-            for i, strength in enumerate(strengths)
-        ]
+        return validation_trials(network, data, runs, theta, terms)
 
     strength = search_strength(run, "auto", budget=BUDGET).strength or 0.0
     new_x = data.x_scaler(new_x, clip=True).to(data.x)  # by each split's own training rows

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from prerank.errors import InputError
 
-__all__ = ["TableEncoder"]
+__all__ = ["TableEncoder", "check_table", "in_order", "text_encoder"]
 
 _MOST_LEVELS = 1000
 
@@ -69,6 +69,39 @@ class TableEncoder:
                     )
                 parts.append(match.astype(np.float64))
         return np.concatenate(parts, axis=1)
+
+
+def text_encoder(table: Any) -> TableEncoder | None:
+    """An encoder where a table has text columns, else None."""
+    if not hasattr(table, "iloc") or not hasattr(table, "columns"):
+        return None
+    encoder = TableEncoder.fit(table)
+    return encoder if any(levels is not None for levels in encoder.levels) else None
+
+
+def check_table(table: Any, name: str) -> None:
+    """Refuse repeated names of columns and masked values; other things pass."""
+    columns = [str(column) for column in getattr(table, "columns", ())]
+    repeated = sorted({column for column in columns if columns.count(column) > 1})
+    if repeated:
+        raise InputError(
+            f"{name} has several columns named {', '.join(repeated)}: give each a name of its own"
+        )
+    if np.ma.is_masked(table):
+        raise InputError(f"{name} has masked values: remove those rows or impute them")
+
+
+def in_order(y: Any, names: tuple[str, ...]) -> Any:
+    """A table of targets with its columns in the order of `fit`; what has no columns passes."""
+    columns = [str(column) for column in getattr(y, "columns", ())]
+    if not columns or tuple(columns) == names:
+        return y
+    if sorted(columns) != sorted(names):
+        raise InputError(
+            f"y has the columns {', '.join(columns)}, but the model was fitted to "
+            f"{', '.join(names)}"
+        )
+    return y.iloc[:, [columns.index(name) for name in names]]
 
 
 def _is_numeric(column: Any) -> bool:

@@ -17,12 +17,12 @@ from prerank.diagnosis import Diagnosis, diagnose
 from prerank.distributions import GaussianMixture, affine
 from prerank.distributions.quantiles import mixture_quantiles
 from prerank.errors import InputError
-from prerank.estimators.encoding import TableEncoder
+from prerank.estimators.encoding import check_table, in_order, text_encoder
 from prerank.estimators.progress import progress_bar
 from prerank.inputs import as_device, as_tensor, column_names
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
-from prerank.preranks import PreRank, PreRankLike, parse
+from prerank.preranks import PreRankLike, parse
 from prerank.scores import energy_score
 from prerank.training import (
     Objective,
@@ -31,9 +31,9 @@ from prerank.training import (
     Settings,
     TrainingData,
     Trial,
-    evaluate,
     search_strength,
     train,
+    validation_trials,
 )
 
 __all__ = ["MixtureRegressor"]
@@ -221,7 +221,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
             def run(strengths: Sequence[float]) -> list[Trial]:
                 runs, theta = fit(strengths, _SELECTION_SPLITS)
-                return _judged(network, data, runs, theta, terms)
+                return validation_trials(network, data, runs, theta, terms)
 
             self.selection_: Selection | None = None
             if isinstance(self.strength, str):
@@ -268,11 +268,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"budget must not be negative, got {self.budget!r}")
         if isinstance(self.hidden, int | float):
             raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
-        for name, table in (("X", X), ("y", y)):
-            _refuse_repeated(name, table)
-            if np.ma.is_masked(table):
-                raise InputError(f"{name} has masked values: remove those rows or impute them")
-        self.encoder_ = _text_encoder(X)
+        check_table(X, "X")
+        check_table(y, "y")
+        self.encoder_ = text_encoder(X)
         inputs = self._encode(X, reset=True)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         if targets.ndim > 2 or len(targets) != len(inputs):
@@ -320,7 +318,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _standard_pair(self, X: Any, y: Any) -> tuple[GaussianMixture, Tensor]:
         dist = self._standard_dist(X)
-        y = self._in_order(y)
+        if self.named_targets_:
+            y = in_order(y, self.target_names_)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         rows = dist.batch_shape[0]
         flat = self.n_outputs_ == 1 and targets.shape == (rows,)
@@ -332,64 +331,10 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         observed = as_tensor(targets.reshape(rows, -1), "y")
         return dist, self.y_scaler_(observed)
 
-    def _in_order(self, y: Any) -> Any:
-        """A table with the columns of `fit`, in their order."""
-        names = [str(column) for column in getattr(y, "columns", ())]
-        if not names or not self.named_targets_ or tuple(names) == self.target_names_:
-            return y
-        if sorted(names) != sorted(self.target_names_):
-            raise InputError(
-                f"y has the columns {', '.join(names)}, but the model was fitted to "
-                f"{', '.join(self.target_names_)}"
-            )
-        return y.iloc[:, [names.index(name) for name in self.target_names_]]
-
     def _device(self) -> torch.device:
         if self.device is None:
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return as_device(self.device, "device")
-
-
-def _refuse_repeated(name: str, table: Any) -> None:
-    columns = [str(column) for column in getattr(table, "columns", ())]
-    repeated = sorted({column for column in columns if columns.count(column) > 1})
-    if repeated:
-        raise InputError(
-            f"{name} has several columns named {', '.join(repeated)}: give each a name of its own"
-        )
-
-
-def _text_encoder(X: Any) -> TableEncoder | None:
-    """An encoder where the table has text columns, else None."""
-    if not hasattr(X, "iloc") or not hasattr(X, "columns"):
-        return None
-    encoder = TableEncoder.fit(X)
-    return encoder if any(levels is not None for levels in encoder.levels) else None
-
-
-def _judged(
-    network: MixtureNetwork,
-    data: TrainingData,
-    runs: Sequence[Run],
-    theta: Tensor,
-    terms: tuple[PreRank, ...],
-) -> list[Trial]:
-    """Exact calibration and accuracy of each strength on the validation rows of its runs."""
-    rows = torch.tensor([run.split for run in runs], device=data.x.device).unsqueeze(1)
-    held_out = data.validation[rows.squeeze(1)]
-    found = evaluate(network, theta, data.x[rows, held_out], data.y[rows, held_out], terms)
-    excess = torch.stack([found.excess(term.label) for term in terms]).mean(0)
-    parts: dict[float, list[int]] = {}
-    for index, run in enumerate(runs):
-        parts.setdefault(run.strength, []).append(index)
-    return [
-        Trial(
-            strength,
-            excess[indices].double().cpu().numpy(),
-            found.energy[indices].double().cpu().numpy(),
-        )
-        for strength, indices in parts.items()
-    ]
 
 
 def _random_splits(n: int, seed: int, count: int) -> list[tuple[Tensor, Tensor]]:

@@ -5,6 +5,7 @@ from prerank.training.evaluation import Evaluation, evaluate
 from prerank.training.objective import Objective
 from prerank.training.selection import Selection, Trial, choose_strength, search_strength
 from prerank.training.trainer import Progress, Run, Settings, Trainer, TrainingResult, train
+from prerank.training.trials import validation_trials
 
 __all__ = [
     "Evaluation",
@@ -21,4 +22,5 @@ __all__ = [
     "evaluate",
     "search_strength",
     "train",
+    "validation_trials",
 ]

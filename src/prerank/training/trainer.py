@@ -216,6 +216,7 @@ class Trainer:
         self._state, self._number = state, steps
         self._running = int(state.going.sum())
         self._split = self._splits[state.place].unsqueeze(1)
+        self._strength, self._seed = self._strengths[state.place], self._seeds[state.place]
         self._order = self.data.train[self._split.squeeze(1)]
         device = self.data.x.device
         self._advance = Replay(self._make_step, device, enabled=self._graphs)
@@ -239,7 +240,7 @@ class Trainer:
         value = self.objective(
             self.network(theta, x),
             y,
-            self._strengths[state.place],
+            self._strength,
             self._noise(_STEP, state.number),
         )
         (gradient,) = torch.autograd.grad(value.sum(), theta)
@@ -262,7 +263,7 @@ class Trainer:
                 tally = counted if tally is None or counted is None else tally.plus(counted)
             value = torch.stack(scores).sum(0) / rows.shape[1]
             if tally is not None:
-                value = value + self._strengths[state.place] * objective.penalised(tally)
+                value = value + self._strength * objective.penalised(tally)
         state.record(value, patience=self.settings.patience, min_delta=self.settings.min_delta)
 
     def _close_epoch(self) -> None:
@@ -283,7 +284,7 @@ class Trainer:
         return self.data.x[self._split, rows], self.data.y[self._split, rows]
 
     def _noise(self, purpose: int, number: int | Tensor) -> RunNoise:
-        return RunNoise(self._seeds[self._state.place], len(_PURPOSES) * number + purpose)
+        return RunNoise(self._seed, len(_PURPOSES) * number + purpose)
 
     def _signature(self) -> str:
         """Text that identifies what is trained."""

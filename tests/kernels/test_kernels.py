@@ -6,10 +6,11 @@ python -m pytest --noconftest -m gpu tests/kernels
 import pytest
 import torch
 
-from prerank.distributions import gaussians, placement, triangular
-from prerank.distributions.eigen import symmetric_eigen
+from prerank.distributions import gaussians, placement
 from prerank.distributions.noise import RunNoise
 from prerank.models import MixtureNetwork
+from prerank.numerics import triangular
+from prerank.numerics.eigen import symmetric_eigen
 from prerank.penalty import CalibrationPenalty
 from prerank.pits import ranking
 from prerank.preranks import PAPER, Custom, dominance

@@ -5,8 +5,9 @@ import torch
 from torch.distributions import Independent, Poisson
 
 from prerank import Ensemble, GaussianMixture, pce
-from prerank.distributions import Draws, affine, blocks, draw_differentiable
+from prerank.distributions import Draws, affine, draw_differentiable
 from prerank.errors import GradientError, InputError, NotApplicableError, ShapeError
+from prerank.numerics import blocks
 from prerank.pits import Widths, rank_pit, smooth, smooth_pit, smoothing_widths
 from prerank.preranks import (
     HDR,

@@ -1,11 +1,13 @@
 """Smooth empirical distribution functions of PITs, for training."""
 
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from prerank.distributions.blocks import row_blocks
+from prerank.numerics.blocks import join, row_blocks
+from prerank.numerics.functions import Function
 
 __all__ = ["level_counts"]
 
@@ -31,21 +33,22 @@ def level_counts(z: Tensor, levels: int, tau: float) -> Tensor:
         tensor([[0., 1., 2.]])
     """
     grid = torch.linspace(0, 1, levels, dtype=z.dtype, device=z.device)
-    rows = z.mT.reshape(-1, 1, z.shape[-2])  # one for each member of the stack and component
+    # One row for each member of the stack and component. Sums along it must not jump in memory.
+    rows = z.mT.reshape(-1, 1, z.shape[-2]).contiguous()
     counts: Tensor = _LevelCounts.apply(rows, grid.unsqueeze(-1), tau)  # type: ignore[no-untyped-call]
     return counts.reshape(*z.shape[:-2], z.shape[-1], levels)
 
 
-class _LevelCounts(torch.autograd.Function):
+class _LevelCounts(Function):
     """The sigmoids `(rows, levels, N)` are computed again for the gradient, not kept."""
 
     @staticmethod
     def forward(z: Tensor, grid: Tensor, tau: float) -> Tensor:
         found = []
         for block in _blocks(z, grid):
-            parts = z[block].split(_LONGEST, -1)
-            found.append(torch.stack([_sigmoids(p, grid, tau).sum(-1) for p in parts]).sum(0))
-        return torch.cat(found)
+            parts = [_sigmoids(p, grid, tau).sum(-1) for p in z[block].split(_LONGEST, -1)]
+            found.append(functools.reduce(torch.add, parts))
+        return join(found)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
@@ -63,7 +66,7 @@ class _LevelCounts(torch.autograd.Function):
                 slope = torch.addcmul(sigmoid, sigmoid, sigmoid, value=-1)
                 slopes.append(gradient[block].unsqueeze(-2) @ slope)
             found.append(torch.cat(slopes, -1))
-        return -ctx.tau * torch.cat(found), None, None
+        return -ctx.tau * join(found), None, None
 
 
 def _blocks(z: Tensor, grid: Tensor) -> list[slice]:

@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.distributions.blocks import row_blocks
-from prerank.distributions.triangular import triangular_inverse
 from prerank.kernels import available, fits
+from prerank.numerics.blocks import join, row_blocks
+from prerank.numerics.functions import Function
+from prerank.numerics.triangular import triangular_inverse
 
 __all__ = ["mixture_log_density", "whitened_columns"]
 
@@ -58,7 +59,7 @@ def whitened_columns(loc: Tensor, scale_tril: Tensor, columns: Tensor) -> Tensor
     return torch.linalg.solve_triangular(scale_tril, centred, upper=False)
 
 
-class _Density(torch.autograd.Function):
+class _Density(Function):
     generate_vmap_rule = True
 
     @staticmethod
@@ -69,9 +70,9 @@ class _Density(torch.autograd.Function):
             return mixture_density(*(t.contiguous() for t in (points, constants, loc, inverse)))
         found = []
         for b in _blocks(points, loc):
-            _, values = _exponents(points[b], constants[b], loc[b], inverse[b])
+            *_, values = _exponents(points[b], constants[b], loc[b], inverse[b])
             found.append(values.logsumexp(1))
-        return found[0] if len(found) == 1 else torch.cat(found)
+        return join(found)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -89,13 +90,15 @@ class _Density(torch.autograd.Function):
             return mixture_density_gradient(points, constants, loc, inverse, density, gradient)
         found = []
         for b in _blocks(points, loc):
-            z, values = _exponents(points[b], constants[b], loc[b], inverse[b])
+            centred, z, values = _exponents(points[b], constants[b], loc[b], inverse[b])
             share = (values - density[b].unsqueeze(1)).exp() * gradient[b].unsqueeze(1)
-            found.append((share.sum(-1), *_pulled_back(points[b], loc[b], inverse[b], z, share)))
-        to_constants, to_points, to_loc, to_inverse = (
-            parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*found, strict=True)
-        )
-        return to_points, to_constants, to_loc, to_inverse
+            slope = share.unsqueeze(2) * z  # (rows, K, D, S)
+            by_loc = inverse[b].mT @ slope.sum(-1, keepdim=True)
+            # One product adds up the components.
+            by_points = inverse[b].flatten(1, 2).mT @ slope.flatten(1, 2)
+            by_inverse = slope @ centred.mT
+            found.append((-by_points, share.sum(-1), by_loc.squeeze(-1), -by_inverse))
+        return tuple(join(list(parts)) for parts in zip(*found, strict=True))
 
 
 def _blocks(points: Tensor, loc: Tensor) -> list[slice]:
@@ -104,18 +107,9 @@ def _blocks(points: Tensor, loc: Tensor) -> list[slice]:
 
 def _exponents(
     points: Tensor, constants: Tensor, loc: Tensor, inverse: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Whitened points `(rows, K, D, S)`, and `c_k - |z_k|^2 / 2`, `(rows, K, S)`."""
-    # Centred for each component by itself: one shift for all would cost the digits of narrow ones.
-    z = inverse @ (points.unsqueeze(1) - loc.unsqueeze(-1))
-    return z, constants.unsqueeze(-1) - 0.5 * z.square().sum(2)
-
-
-def _pulled_back(
-    points: Tensor, loc: Tensor, inverse: Tensor, z: Tensor, share: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of points, locations and inverse factors."""
-    slope = -share.unsqueeze(2) * z  # (rows, K, D, S)
-    back = inverse.mT @ slope
+    """Centred and whitened points `(rows, K, D, S)`, and `c_k - |z_k|^2 / 2`, `(rows, K, S)`."""
+    # Centred for each component by itself: one shift for all would cost the digits of narrow ones.
     centred = points.unsqueeze(1) - loc.unsqueeze(-1)
-    return back.sum(1), -back.sum(-1), slope @ centred.mT
+    z = inverse @ centred
+    return centred, z, torch.sub(constants.unsqueeze(-1), z.square().sum(2), alpha=0.5)

@@ -10,7 +10,9 @@ drawn before an interruption.
 
 import math
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from prerank.errors import ShapeError
@@ -47,7 +49,7 @@ class RunNoise:
         self.seeds = seeds
         self.step = step
         self._streams = 0
-        self._base: Tensor | None = None
+        self._base: NDArray[np.uint64] | None = None
 
     def normal(self, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
         """Standard normals `(M, *shape)`."""
@@ -64,21 +66,24 @@ class RunNoise:
                 f"a distribution that draws its own noise can only be used for one run at a time, "
                 f"not for {len(self.seeds)}"
             )
-        return int(self._key()) & (2**62 - 1)
+        return int(self._key()[0]) & (2**62 - 1)
 
-    def _key(self) -> Tensor:
+    def _stream(self) -> int:
         stream, self._streams = self._streams, self._streams + 1
+        return stream
+
+    def _key(self) -> NDArray[np.uint64]:
         if self._base is None:
-            self._base = _hash64(_hash64(self.seeds) + self.step)
-        return _hash64(self._base + stream)
+            seeds = self.seeds.cpu().numpy().view(np.uint64)
+            self._base = _hash64(_hash64(seeds) + np.uint64(int(self.step) % 2**64))
+        return _hash64(self._base + np.uint64(self._stream()))
 
     def _values(self, count: int, dtype: torch.dtype | None, *, normal: bool) -> Tensor:
         kind = torch.get_default_dtype() if dtype is None else dtype
         if compilable(self.seeds):
             from prerank.kernels.noise import run_noise
 
-            stream, self._streams = self._streams, self._streams + 1
-            return run_noise(self.seeds, self.step, stream, count, kind, normal=normal)
+            return run_noise(self.seeds, self.step, self._stream(), count, kind, normal=normal)
         if not normal:
             return self._uniforms(count, kind)
         half = (count + 1) // 2
@@ -88,13 +93,14 @@ class RunNoise:
         return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)[:, :count]
 
     def _uniforms(self, count: int, kind: torch.dtype) -> Tensor:
-        key = self._key().unsqueeze(1)  # (M, 1)
-        counter = torch.arange(count, dtype=torch.int32, device=self.seeds.device)
-        bits = _round32(counter ^ (key >> 32).to(torch.int32), 13, -0x7A143595, -0x3D4D51CB)
-        bits ^= (key & 0x7FFFFFFF).to(torch.int32)
-        bits = _round32(bits, 15, 0x7FEB352D, -0x7B935975)
+        key = self._key()[:, np.newaxis]  # (M, 1)
+        counter = np.arange(count, dtype=np.uint32)
+        bits = _round32(counter ^ (key >> 32).astype(np.uint32), 13, 0x85EBCA6B, 0xC2B2AE35)
+        bits ^= (key & 0x7FFFFFFF).astype(np.uint32)
+        bits = _round32(bits, 15, 0x7FEB352D, 0x846CA68B)
+        signed = torch.from_numpy(bits.view(np.int32)).to(self.seeds.device)
         # Centred on the 2^32 cells of (0, 1); rounding to float32 must reach neither 0 nor 1.
-        return bits.to(kind).mul_(2.0**-32).add_(0.5 + 2.0**-33).clamp_(2.0**-33, 1 - 2.0**-24)
+        return signed.to(kind).mul_(2.0**-32).add_(0.5 + 2.0**-33).clamp_(2.0**-33, 1 - 2.0**-24)
 
 
 Noise = torch.Generator | RunNoise | None
@@ -155,19 +161,19 @@ def _check_stack(noise: RunNoise, batch: torch.Size) -> None:
         raise ShapeError(f"noise for {runs} runs does not fit batch_shape {tuple(batch)}")
 
 
-def _hash64(z: Tensor) -> Tensor:
-    """SplitMix64. Shifts keep the sign in torch, so the bits shifted in are masked off."""
-    z = z * -0x61C8864680B583EB + 0x14057B7EF767814F
-    z = (z ^ ((z >> 30) & (2**34 - 1))) * -0x40A7B892E31B1A47
-    z = (z ^ ((z >> 27) & (2**37 - 1))) * -0x6B2FB644ECCEEE15
-    return z ^ ((z >> 31) & (2**33 - 1))
+def _hash64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64."""
+    z = z * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x14057B7EF767814F)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
-def _round32(h: Tensor, shift: int, first: int, second: int) -> Tensor:
+def _round32(h: NDArray[np.uint32], shift: int, first: int, second: int) -> NDArray[np.uint32]:
     """One round of xor-shift-multiply, in place: this is the hot path."""
-    h ^= (h >> 16).bitwise_and_(0xFFFF)
-    h *= first
-    h ^= (h >> shift).bitwise_and_(2 ** (32 - shift) - 1)
-    h *= second
-    h ^= (h >> 16).bitwise_and_(0xFFFF)
+    h ^= h >> 16
+    h *= np.uint32(first)
+    h ^= h >> shift
+    h *= np.uint32(second)
+    h ^= h >> 16
     return h

@@ -5,8 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.distributions.blocks import row_blocks
 from prerank.kernels import available
+from prerank.numerics.blocks import join, row_blocks
+from prerank.numerics.functions import Function
 
 __all__ = ["place_columns"]
 
@@ -16,9 +17,10 @@ def place_columns(
 ) -> tuple[Tensor, Tensor]:
     r"""Points :math:`y_s = \mu_{k_s} + L_{k_s} \epsilon_s`, side by side, and weights.
 
-    For all draws of a row together this is :math:`Y = [L_1\, \mu_1 \cdots L_K\, \mu_K]\, E`, where
-    column s of E holds :math:`(\epsilon_s, 1)` in the places of component :math:`k_s`. E is built
-    again for the gradient :math:`G E^\top` instead of being kept.
+    All draws of a row are mapped by all components at once, :math:`[L_k\, \mu_k]\, E` where column
+    s of E is :math:`(\epsilon_s, 1)`, and the component of each is picked; the gradient is
+    :math:`G_k E^\top`, where :math:`G_k` has the columns of component k alone. One product per row
+    costs less than finding a matrix for each draw.
 
     Args:
         loc: `(*batch, K, D)`.
@@ -32,18 +34,18 @@ def place_columns(
         Points `(*batch, D, S)` and weights `(*batch, S)`, with gradients to the first three.
     """
     *batch, components, dim = loc.shape
-    maps = torch.cat([scale_tril, loc.unsqueeze(-1)], -1)  # (*batch, K, D, D + 1)
-    maps = maps.transpose(-3, -2).reshape(-1, dim, components * (dim + 1))
+    maps = torch.cat([scale_tril, loc.unsqueeze(-1)], -1)
+    maps = maps.reshape(-1, components, dim, dim + 1)
     points, weights = _Placement.apply(  # type: ignore[no-untyped-call]
         maps,
         ratio.reshape(-1, components),
-        component.reshape(len(maps), 1, -1).contiguous(),
+        component.reshape(len(maps), -1).contiguous(),
         normal.reshape(len(maps), dim, -1).contiguous(),
     )
     return points.reshape(*batch, dim, -1), weights.reshape(*batch, -1)
 
 
-class _Placement(torch.autograd.Function):
+class _Placement(Function):
     generate_vmap_rule = True
 
     @staticmethod
@@ -56,9 +58,12 @@ class _Placement(torch.autograd.Function):
             return placed(maps, ratio, component, normal)
         points, weights = [], []
         for b in _blocks(ratio, normal):
-            points.append(maps[b] @ _spread(ratio, component[b], normal[b])[1])
-            weights.append(ratio[b].gather(1, component[b].squeeze(1)))
-        return torch.cat(points), torch.cat(weights)
+            columns = _columns(normal[b])
+            everywhere = (maps[b].flatten(1, 2) @ columns).unflatten(1, maps.shape[1:3])
+            chosen = _chosen(ratio, component[b], normal)
+            points.append((everywhere * chosen.unsqueeze(2)).sum(1))
+            weights.append(ratio[b].gather(1, component[b]))
+        return join(points), join(weights)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -77,20 +82,26 @@ class _Placement(torch.autograd.Function):
             return *found, None, None
         to_maps, to_ratio = [], []
         for b in _blocks(ratio, normal):
-            chosen, spread = _spread(ratio, component[b], normal[b])
-            to_maps.append(to_points[b] @ spread.mT)
-            to_ratio.append((chosen @ to_weights[b].unsqueeze(-1)).squeeze(-1))
-        return torch.cat(to_maps), torch.cat(to_ratio), None, None
+            chosen = _chosen(ratio, component[b], normal)
+            alone = (chosen.unsqueeze(2) * to_points[b].unsqueeze(1)).flatten(1, 2)
+            product = alone @ _columns(normal[b]).mT
+            to_maps.append(product.unflatten(1, (ratio.shape[1], -1)))
+            to_ratio.append((chosen * to_weights[b].unsqueeze(1)).sum(-1))
+        return join(to_maps), join(to_ratio), None, None
 
 
 def _blocks(ratio: Tensor, normal: Tensor) -> list[slice]:
     return row_blocks(len(normal), ratio.shape[-1] * normal[0].numel(), normal)
 
 
-def _spread(ratio: Tensor, component: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
-    """Which component each draw has, `(rows, K, S)`, and the columns E, `(rows, K (D + 1), S)`."""
-    # As numbers of the type at hand, which compare fastest. (one_hot does not work under vmap.)
-    order = torch.arange(ratio.shape[-1], dtype=normal.dtype, device=normal.device).unsqueeze(-1)
-    chosen = (component.to(normal.dtype) == order).to(normal.dtype)
-    columns = torch.cat([normal, torch.ones_like(normal[:, :1])], 1)
-    return chosen, (chosen.unsqueeze(-2) * columns.unsqueeze(-3)).flatten(-3, -2)
+def _columns(normal: Tensor) -> Tensor:
+    """`(rows, D + 1, S)`."""
+    return torch.cat([normal, torch.ones_like(normal[:, :1])], 1)
+
+
+def _chosen(ratio: Tensor, component: Tensor, like: Tensor) -> Tensor:
+    """1 where a draw has a component, else 0: `(rows, K, S)`."""
+    # Arithmetic is faster than a comparison, whose booleans have to be converted. (one_hot does not
+    # work under vmap.)
+    order = torch.arange(ratio.shape[-1], dtype=like.dtype, device=like.device).unsqueeze(-1)
+    return (component.to(like.dtype).unsqueeze(1) - order).abs_().neg_().add_(1).clamp_min_(0)

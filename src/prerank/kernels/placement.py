@@ -1,7 +1,7 @@
 """Draws inside chosen components, and the gradient of their maps, one row per program.
 
-See `prerank.distributions.placement` for what is computed. Maps are `(rows, D, K (D + 1))`, ratios
-`(rows, K)`, components `(rows, 1, S)`, normals and points `(rows, D, S)`, weights `(rows, S)`.
+See `prerank.distributions.placement` for what is computed. Maps are `(rows, K, D, D + 1)`, ratios
+`(rows, K)`, components `(rows, S)`, normals and points `(rows, D, S)`, weights `(rows, S)`.
 """
 
 import torch
@@ -38,7 +38,7 @@ def placement_gradient(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of maps and ratios, given those of points and weights."""
     rows, dim, size = normal.shape
-    to_maps = normal.new_empty(rows, dim, components * (dim + 1))
+    to_maps = normal.new_empty(rows, components, dim, dim + 1)
     to_ratio = normal.new_empty(rows, components)
     with torch.cuda.device(normal.device):
         _backward[(rows,)](
@@ -78,7 +78,7 @@ def _forward(
     weight = tl.load(ratio + row * components + k, mask=inside, other=0.0)
     tl.store(weights + row * size + s, weight, mask=inside)
     for h in range(dim):
-        first = maps + ((row * dim + h) * components + k) * (dim + 1)
+        first = maps + ((row * components + k) * dim + h) * (dim + 1)
         value = tl.load(first + dim, mask=inside, other=0.0)
         for d in range(dim):
             eps = tl.load(normal + (row * dim + d) * size + s, mask=inside, other=0.0)
@@ -115,5 +115,5 @@ def _backward(
         for h in range(dim):
             g = tl.load(to_points + (row * dim + h) * size + s, mask=chosen, other=0.0)
             sums = tl.sum(columns * g[None, :], 1)
-            first = ((row * dim + h) * components + c) * (dim + 1)
+            first = ((row * components + c) * dim + h) * (dim + 1)
             tl.store(to_maps + first + d, sums, mask=d <= dim)

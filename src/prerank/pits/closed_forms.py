@@ -65,14 +65,14 @@ def _(dist: GaussianMixture, prerank: Linear) -> ProjectedCDF | None:
     directions = prerank.directions(dist)
     if directions is None:
         return None
-    spread = torch.einsum("...jd,...kde->...jke", directions, dist.scale_tril)
-    scale = torch.linalg.vector_norm(spread, dim=-1)  # (..., J, K)
+    spread = directions.unsqueeze(-3) @ dist.scale_tril
+    scale = torch.linalg.vector_norm(spread, dim=-1)  # (..., K, J)
 
     def cdf(points: Tensor) -> Tensor:
         centred = points.unsqueeze(-2) - dist.loc  # (..., K, D)
-        z = torch.einsum("...kd,...jd->...jk", centred, directions) / scale
+        z = centred @ directions.mT / scale
         # Weights that sum to 1 up to rounding may carry the sum past it.
-        return (dist.probs.unsqueeze(-2) * torch.special.ndtr(z)).sum(-1).clamp(0, 1)
+        return (dist.probs.unsqueeze(-1) * torch.special.ndtr(z)).sum(-2).clamp(0, 1)
 
     return cdf
 

@@ -167,8 +167,9 @@ def make_pool(observed: Tensor, draws: Draws) -> tuple[Tensor, Tensor | None]:
     pool = torch.cat(columns, -1).movedim(-1, 0)
     if draws.weights is None:
         return pool, None
-    own = torch.full_like(draws.weights[:1], 1.0 / draws.weights.shape[0])
-    return pool, torch.cat([own, draws.weights])
+    weights = draws.weights.movedim(0, -1)
+    own = torch.full_like(weights[..., :1], 1.0 / weights.shape[-1])
+    return pool, torch.cat([own, weights], -1).movedim(-1, 0)
 
 
 def _pool_ranks(values: Tensor, uniform: Tensor) -> Tensor:

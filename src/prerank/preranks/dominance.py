@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.distributions.blocks import row_blocks
 from prerank.kernels import available
+from prerank.numerics.blocks import row_blocks
+from prerank.numerics.functions import Function
 
 __all__ = ["soft_dominance"]
 
@@ -42,7 +43,7 @@ def soft_dominance(points: Tensor, reference: Tensor, weights: Tensor | None) ->
     return counts.movedim(-1, 0).reshape(-1, *batch)
 
 
-class _SoftDominance(torch.autograd.Function):
+class _SoftDominance(Function):
     """Points are `(rows, D, S)`, references `(rows, D, R)`, weights `(rows, 1, R)`."""
 
     @staticmethod

@@ -12,6 +12,8 @@ from torch.distributions import Distribution
 from prerank.distributions import Ensemble
 from prerank.distributions.density import log_density
 from prerank.errors import InputError, NotApplicableError
+from prerank.numerics.blocks import join
+from prerank.numerics.functions import Function
 from prerank.preranks.base import PreRank, Reference, require_dim
 
 __all__ = ["HDR", "Dependency", "Scale", "ThresholdExceedance"]
@@ -152,10 +154,10 @@ class HDR(PreRank):
     @staticmethod
     def _log_density(points: Tensor, dist: Distribution) -> Tensor:
         chunks = points.split(max(1, _CHUNK_VALUES // max(1, points[0].numel())))
-        return torch.cat([log_density(dist, chunk) for chunk in chunks]).unsqueeze(-1)
+        return join([log_density(dist, chunk) for chunk in chunks]).unsqueeze(-1)
 
 
-class _Spread(torch.autograd.Function):
+class _Spread(Function):
     r"""Standard deviation over the last axis, with its gradient written out.
 
     .. math:: s = \Big(\frac1D \sum_d (y_d - \bar y)^2\Big)^{1/2}, \qquad
@@ -178,7 +180,7 @@ class _Spread(torch.autograd.Function):
         return (points - _mean(points)) * slope
 
 
-class _Variogram(torch.autograd.Function):
+class _Variogram(Function):
     r"""Minus variogram over variance, :math:`T = -\gamma / s^2`, with its gradient written out.
 
     .. math:: \frac{\partial T}{\partial y} = -\frac{1}{s^2} \Big(

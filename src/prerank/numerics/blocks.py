@@ -1,8 +1,9 @@
 """Rows in blocks: temporaries that fit the cache of a CPU or the memory of a GPU."""
 
+import torch
 from torch import Tensor
 
-__all__ = ["row_blocks"]
+__all__ = ["join", "row_blocks"]
 
 _CPU_VALUES = 2**18
 _GPU_VALUES = 2**28
@@ -28,3 +29,8 @@ def row_blocks(rows: int, values_per_row: int, like: Tensor) -> list[slice]:
     limit = _CPU_VALUES if like.device.type == "cpu" else _GPU_VALUES
     size = max(1, limit // max(1, values_per_row))
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def join(parts: list[Tensor]) -> Tensor:
+    """Results of the blocks, one below the other; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

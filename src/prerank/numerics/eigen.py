@@ -30,6 +30,9 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
         values, vectors = jacobi_eigen(matrices)
         values, order = values.sort(-1, descending=True)
         return values, vectors.gather(-2, order.unsqueeze(-1).expand_as(vectors))
+    if matrices.device.type == "cpu" and bool(torch.isfinite(matrices.sum())):
+        values, vectors = torch.linalg.eigh(matrices)
+        return values.flip(-1), vectors.mT.flip(-2)
     # A matrix with NaN would stop LAPACK: it gets NaN, and the others their vectors.
     usable = torch.isfinite(matrices).all(-1).all(-1)[..., None, None]
     unit = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)

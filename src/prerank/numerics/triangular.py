@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.kernels import available
+from prerank.numerics.functions import Function
 
 __all__ = ["triangular_inverse"]
 
@@ -31,7 +32,7 @@ def triangular_inverse(factor: Tensor) -> Tensor:
     return inverse
 
 
-class _Inverse(torch.autograd.Function):
+class _Inverse(Function):
     generate_vmap_rule = True
 
     @staticmethod

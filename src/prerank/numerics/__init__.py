@@ -1,0 +1,8 @@
+"""Arithmetic that knows nothing of distributions: small matrices, blocks of rows, gradients."""
+
+from prerank.numerics.blocks import join, row_blocks
+from prerank.numerics.eigen import symmetric_eigen
+from prerank.numerics.functions import Function
+from prerank.numerics.triangular import triangular_inverse
+
+__all__ = ["Function", "join", "row_blocks", "symmetric_eigen", "triangular_inverse"]

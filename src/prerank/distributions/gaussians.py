@@ -71,7 +71,7 @@ class _Density(Function):
         found = []
         for b in _blocks(points, loc):
             *_, values = _exponents(points[b], constants[b], loc[b], inverse[b])
-            found.append(values.logsumexp(1))
+            found.append(_log_sum_exp(values))
         return join(found)
 
     @staticmethod
@@ -113,3 +113,10 @@ def _exponents(
     centred = points.unsqueeze(1) - loc.unsqueeze(-1)
     z = inverse @ centred
     return centred, z, torch.sub(constants.unsqueeze(-1), z.square().sum(2), alpha=0.5)
+
+
+def _log_sum_exp(values: Tensor) -> Tensor:
+    """Over the middle axis, faster than torch's own on a CPU."""
+    # Where no component reaches the point, 0 in place of -inf keeps NaN out.
+    largest = values.amax(1, keepdim=True).clamp_min(torch.finfo(values.dtype).min)
+    return (values - largest).exp_().sum(1).log_() + largest.squeeze(1)

@@ -90,7 +90,10 @@ class RunNoise:
         uniform = self._uniforms(2 * half, kind)
         radius = uniform[:, :half].log().mul_(-2).sqrt_()
         angle = uniform[:, half:].mul_(2 * math.pi)
-        return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)[:, :count]
+        found = torch.empty_like(uniform)
+        torch.mul(radius, angle.cos(), out=found[:, :half])
+        torch.mul(radius, angle.sin(), out=found[:, half:])
+        return found[:, :count]
 
     def _uniforms(self, count: int, kind: torch.dtype) -> Tensor:
         key = self._key()[:, np.newaxis]  # (M, 1)

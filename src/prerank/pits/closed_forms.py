@@ -65,7 +65,7 @@ def _(dist: GaussianMixture, prerank: Linear) -> ProjectedCDF | None:
     directions = prerank.directions(dist)
     if directions is None:
         return None
-    spread = directions.unsqueeze(-3) @ dist.scale_tril
+    spread = torch.einsum("...jd,...kde->...kje", directions, dist.scale_tril)
     scale = torch.linalg.vector_norm(spread, dim=-1)  # (..., K, J)
 
     def cdf(points: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from prerank.kernels import available
-from prerank.numerics.blocks import row_blocks
+from prerank.numerics.blocks import join, row_blocks
 from prerank.numerics.functions import Function
 
 __all__ = ["soft_dominance"]
@@ -60,7 +60,7 @@ class _SoftDominance(Function):
                 sigmoids = _sigmoids(points[block], reference[block])
                 found.append((weights[block] @ _product(sigmoids)).squeeze(-2))
                 kept += sigmoids if keep else []
-            counts = torch.cat(found)
+            counts = join(found)
         ctx.save_for_backward(points, reference, weights, *kept)
         return counts
 
@@ -86,7 +86,7 @@ class _SoftDominance(Function):
                 to_points.append(slope.sum(-2))
                 to_reference.append(-slope.sum(-1))
             found.append((torch.stack(to_points, 1), torch.stack(to_reference, 1), to_weights))
-        first, second, third = (torch.cat(parts) for parts in zip(*found, strict=True))
+        first, second, third = (join(list(parts)) for parts in zip(*found, strict=True))
         return first, second, third
 
 

@@ -15,16 +15,23 @@ _OFFSET = 2**40  # far from the steps that the trainer's own noise uses
 
 
 class ApartTrainer(Trainer):
-    """A share of the training rows is kept for the penalty alone.
+    """A share of the training rows is kept for the penalty alone; or it sees the validation rows.
 
     On rows that the likelihood has been fitted to a network looks better calibrated than it is.
+
+    Args:
+        network: see `Trainer`.
+        data: see `Trainer`.
+        runs: see `Trainer`.
+        share: of the training rows; 0 for the validation rows.
+        options: of the trainer.
     """
 
     def __init__(
         self, network: Any, data: TrainingData, runs: Sequence[Run], *, share: float, **options: Any
     ) -> None:
         kept = round(share * data.train.shape[1])
-        self._apart = data.train[:, :kept]
+        self._apart = data.train[:, :kept] if kept else data.validation
         super().__init__(network, replace(data, train=data.train[:, kept:]), runs, **options)
 
     def _make_step(self) -> None:

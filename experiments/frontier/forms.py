@@ -30,13 +30,14 @@ class Form:
         penalty: makes the penalty of a pre-rank.
         settings: changes of the training settings.
         preranks: those for which the form differs from the default; None for all.
-        apart: share of the training rows that only the penalty sees.
+        apart: share of the training rows that only the penalty sees; 0 for the validation rows,
+            None for the rows of the likelihood.
     """
 
     penalty: Callable[[str], CalibrationPenalty]
     settings: dict[str, Any] = field(default_factory=dict)
     preranks: tuple[str, ...] | None = None
-    apart: float = 0.0
+    apart: float | None = None
 
 
 class Unbiased(CalibrationPenalty):
@@ -251,6 +252,9 @@ FORMS: dict[str, Form] = {
     "apart": Form(_with(), apart=0.2),
     "apart, warm-up": Form(_with(Warm), apart=0.2),
     "apart, pool .3": Form(_with(Pool, share=0.3), apart=0.2),
+    "validation": Form(_with(), apart=0.0),
+    "validation, warm-up": Form(_with(Warm), apart=0.0),
+    "validation, pool .3, warm-up": Form(_with(Pool, share=0.3, warm=2000), apart=0.0),
     "apart .1, warm-up": Form(_with(Warm), apart=0.1),
     "worst component": Form(_with(Worst), preranks=("marginal", "pca")),
     "half as references": Form(_with(References, every=2), preranks=("copula",)),

@@ -65,7 +65,7 @@ class Problem:
             Run(seed, m, strength) for strength in grid for m, seed in enumerate(PUBLISHED_SEEDS)
         ]
         start = time.perf_counter()
-        if chosen.apart and penalty is not None:
+        if chosen.apart is not None and penalty is not None:
             trainer = ApartTrainer(
                 self.network,
                 self.data,

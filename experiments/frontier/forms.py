@@ -6,10 +6,12 @@ otherwise: only the gradient of a step differs.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from trainers import ApartTrainer, Shifted, ShiftTrainer
 
 from prerank.distributions import Draws, GaussianMixture
 from prerank.distributions.noise import RunNoise, row_normal
@@ -17,6 +19,7 @@ from prerank.penalty import CalibrationPenalty
 from prerank.pits import smooth
 from prerank.pits.smooth import smooth_pits
 from prerank.preranks import parse
+from prerank.training import Trainer
 
 SAMPLED = ("scale", "dependency", "hdr", "copula")
 """Pre-ranks whose PITs need draws."""
@@ -30,14 +33,15 @@ class Form:
         penalty: makes the penalty of a pre-rank.
         settings: changes of the training settings.
         preranks: those for which the form differs from the default; None for all.
-        apart: share of the training rows that only the penalty sees; 0 for the validation rows,
-            None for the rows of the likelihood.
+        trainer: makes the trainer.
+        fine_tune: begin where the unpenalised run has its best parameters.
     """
 
     penalty: Callable[[str], CalibrationPenalty]
     settings: dict[str, Any] = field(default_factory=dict)
     preranks: tuple[str, ...] | None = None
-    apart: float | None = None
+    trainer: Callable[..., Trainer] = Trainer
+    fine_tune: bool = False
 
 
 class Unbiased(CalibrationPenalty):
@@ -249,13 +253,18 @@ FORMS: dict[str, Form] = {
     "pool .03, huber .05": Form(_with(Pool, share=0.03, delta=0.05)),
     "pool, huber .02, warm-up": Form(_with(Pool, delta=0.02, warm=2000)),
     "pool .3, warm-up": Form(_with(Pool, share=0.3, warm=2000)),
-    "apart": Form(_with(), apart=0.2),
-    "apart, warm-up": Form(_with(Warm), apart=0.2),
-    "apart, pool .3": Form(_with(Pool, share=0.3), apart=0.2),
-    "validation": Form(_with(), apart=0.0),
-    "validation, warm-up": Form(_with(Warm), apart=0.0),
-    "validation, pool .3, warm-up": Form(_with(Pool, share=0.3, warm=2000), apart=0.0),
-    "apart .1, warm-up": Form(_with(Warm), apart=0.1),
+    "apart": Form(_with(), trainer=partial(ApartTrainer, share=0.2)),
+    "apart, warm-up": Form(_with(Warm), trainer=partial(ApartTrainer, share=0.2)),
+    "apart, pool .3": Form(_with(Pool, share=0.3), trainer=partial(ApartTrainer, share=0.2)),
+    "validation": Form(_with(), trainer=partial(ApartTrainer, share=0.0)),
+    "validation, warm-up": Form(_with(Warm), trainer=partial(ApartTrainer, share=0.0)),
+    "validation, pool .3, warm-up": Form(
+        _with(Pool, share=0.3, warm=2000), trainer=partial(ApartTrainer, share=0.0)
+    ),
+    "apart .1, warm-up": Form(_with(Warm), trainer=partial(ApartTrainer, share=0.1)),
+    "shifted": Form(_with(Shifted), trainer=ShiftTrainer),
+    "fine-tuned": Form(_with(), fine_tune=True),
+    "fine-tuned, shifted": Form(_with(Shifted), trainer=ShiftTrainer, fine_tune=True),
     "worst component": Form(_with(Worst), preranks=("marginal", "pca")),
     "half as references": Form(_with(References, every=2), preranks=("copula",)),
     "eighth as references": Form(_with(References, every=8), preranks=("copula",)),

@@ -12,10 +12,10 @@ import argparse
 import math
 import time
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
-from apart import ApartTrainer
 from forms import FORMS
 
 from prerank.datasets import PUBLISHED_SEEDS, load_table, published_split
@@ -43,6 +43,12 @@ class Problem:
         self.network = MixtureNetwork(table.x.shape[1], table.y.shape[1])
         self.probe = self.network(self.network.initial(0)[None].to(self.data.x), self.data.x[:1])
 
+    @cached_property
+    def unpenalised(self) -> torch.Tensor:
+        """Best parameters of the five seeds without a penalty, `(5, P)`."""
+        runs = [Run(seed, m) for m, seed in enumerate(PUBLISHED_SEEDS)]
+        return train(self.network, self.data, runs, settings=SETTINGS).theta
+
     def applies(self, label: str) -> bool:
         """Whether the pre-rank can be computed for these targets."""
         try:
@@ -65,22 +71,14 @@ class Problem:
             Run(seed, m, strength) for strength in grid for m, seed in enumerate(PUBLISHED_SEEDS)
         ]
         start = time.perf_counter()
-        if chosen.apart is not None and penalty is not None:
-            trainer = ApartTrainer(
-                self.network,
-                self.data,
-                runs,
-                share=chosen.apart,
-                objective=Objective(penalty),
-                settings=settings,
-            )
-            while not trainer.done:
-                trainer.step()
-            result = trainer.result()
-        else:
-            result = train(
-                self.network, self.data, runs, objective=Objective(penalty), settings=settings
-            )
+        trainer = chosen.trainer(
+            self.network, self.data, runs, objective=Objective(penalty), settings=settings
+        )
+        if chosen.fine_tune:
+            trainer.theta.copy_(self.unpenalised.repeat(len(grid), 1))
+        while not trainer.done:
+            trainer.step()
+        result = trainer.result()
         seconds = time.perf_counter() - start
         judged = tuple(p for p in PAPER if self.applies(p.label)) if label == NONE else parse(label)
         split = torch.tensor([run.split for run in runs], device=self.test.device)

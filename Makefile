@@ -24,6 +24,7 @@ demo: $(STAMP) ## train without and with a penalty, compare, and draw into prera
 	@$(BIN)/prerank demo
 
 bench: $(STAMP) ## measure the speed, and set it beside the targets, into benchmarks/results/
+	@rm -f benchmarks/results/*.json
 	@$(BIN)/python benchmarks/run.py --out benchmarks/results/cpu.json
 	@$(BIN)/python benchmarks/gpu.py --out benchmarks/results/gpu.json
 	@$(BIN)/python benchmarks/report.py benchmarks/results/*.json --out benchmarks/results/speed.md
@@ -76,7 +77,7 @@ lock: ## write requirements.txt anew from the newest releases
 	cp "$$tmp/lock" requirements.txt
 
 clean: ## remove .venv, builds, caches and what the demonstration wrote
-	rm -rf $(VENV) build dist prerank-demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): requirements.txt pyproject.toml

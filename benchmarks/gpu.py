@@ -54,7 +54,7 @@ def _stack(runs: int, plan: Plan) -> list[Record]:
                 "eager ms": called.ms,
                 "eager over graph": called.over(replayed),
                 "run steps per second": 1e3 * runs / replayed.ms,
-                "recorded": one._advance.recorded,  # False: the step has to wait, so no graph
+                "recorded": one.recorded,  # False: the step has to wait, so no graph
             }
         )
     return found

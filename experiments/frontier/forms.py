@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from trainers import ApartTrainer, Shifted, ShiftTrainer
 
 from prerank.distributions import Draws, GaussianMixture
 from prerank.distributions.noise import RunNoise, row_normal
@@ -20,6 +19,7 @@ from prerank.pits import smooth
 from prerank.pits.smooth import smooth_pits
 from prerank.preranks import parse
 from prerank.training import Trainer
+from trainers import ApartTrainer, Shifted, ShiftTrainer
 
 SAMPLED = ("scale", "dependency", "hdr", "copula")
 """Pre-ranks whose PITs need draws."""

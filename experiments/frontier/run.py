@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from forms import FORMS
 
+from forms import FORMS
 from prerank.datasets import PUBLISHED_SEEDS, load_table, published_split
 from prerank.errors import NotApplicableError
 from prerank.models import MixtureNetwork

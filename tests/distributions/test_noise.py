@@ -319,3 +319,29 @@ def _member(dist, m):
     if hasattr(dist, "logits"):
         return type(dist)(dist.logits[m], dist.loc[m], dist.scale_tril[m])
     return type(dist)(dist.loc[m], scale_tril=dist.scale_tril[m])
+
+
+def test_streams_stay_what_they_are():
+    # Frozen: a run is a function of its seed, and results that were recorded rest on these values.
+    noise = RunNoise(torch.tensor([7, -8]), step=3)
+    normal = noise.normal((3,), torch.float64)
+    uniform = noise.uniform((2,), torch.float64)
+    torch.testing.assert_close(
+        normal,
+        torch.tensor(
+            [
+                [0.3062605148856529, 0.9203613162538544, 0.4740086626028667],
+                [-0.0746796669782427, 1.299716923420558, -0.4245188990301009],
+            ],
+            dtype=torch.float64,
+        ),
+    )
+    torch.testing.assert_close(
+        uniform,
+        torch.tensor(
+            [[0.7620388407958671, 0.562901712837629], [0.5044860172783956, 0.3469093673629686]],
+            dtype=torch.float64,
+        ),
+    )
+    small = RunNoise(torch.tensor([7, -8], dtype=torch.int32), step=torch.tensor(3))
+    assert torch.equal(small.normal((3,), torch.float64), normal)

@@ -174,7 +174,7 @@ def training(data, label, *, graphs):
     )
     for _ in range(6):
         trainer.step()
-    recorded = trainer._advance.recorded
+    recorded = trainer.recorded
     while not trainer.done:
         trainer.step()
     return recorded, trainer.result()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from prerank.numerics.blocks import join, row_blocks
-from prerank.numerics.functions import Function
+from prerank.numerics.functions import QuickFunction
 
 __all__ = ["level_counts"]
 
@@ -39,7 +39,7 @@ def level_counts(z: Tensor, levels: int, tau: float) -> Tensor:
     return counts.reshape(*z.shape[:-2], z.shape[-1], levels)
 
 
-class _LevelCounts(Function):
+class _LevelCounts(QuickFunction):
     """The sigmoids `(rows, levels, N)` are computed again for the gradient, not kept."""
 
     @staticmethod

@@ -32,11 +32,14 @@ class RunNoise:
               \quad h \mapsto h \oplus h_{\gg 16},
 
     keyed before each round with half of a 64-bit hash of (seed, step, t). Integer arithmetic wraps
-    alike on every device. Normals come from pairs of uniforms by the Box-Muller transform.
+    alike on every device; on a GPU without Triton the noise is made on the CPU and moved, so that
+    steps cannot be recorded as graphs. Normals come from pairs of uniforms by the Box-Muller
+    transform.
 
     Args:
         seeds: `(M,)`, int64. Runs with equal seeds get equal noise.
-        step: number of the step, an int or an int64 tensor `()` (which may change in place).
+        step: number of the step, an int or an int64 tensor `()`, which must not change between
+            draws. (A graph that was recorded with these draws reads it anew in every replay.)
 
     Example:
         >>> noise = RunNoise(torch.tensor([7, 8]), step=3)
@@ -74,7 +77,7 @@ class RunNoise:
 
     def _key(self) -> NDArray[np.uint64]:
         if self._base is None:
-            seeds = self.seeds.cpu().numpy().view(np.uint64)
+            seeds = np.array(self.seeds.tolist(), np.int64).view(np.uint64)
             self._base = _hash64(_hash64(seeds) + np.uint64(int(self.step) % 2**64))
         return _hash64(self._base + np.uint64(self._stream()))
 

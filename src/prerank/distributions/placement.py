@@ -7,7 +7,7 @@ from torch import Tensor
 
 from prerank.kernels import available
 from prerank.numerics.blocks import join, row_blocks
-from prerank.numerics.functions import Function
+from prerank.numerics.functions import QuickFunction
 
 __all__ = ["place_columns"]
 
@@ -45,7 +45,7 @@ def place_columns(
     return points.reshape(*batch, dim, -1), weights.reshape(*batch, -1)
 
 
-class _Placement(Function):
+class _Placement(QuickFunction):
     generate_vmap_rule = True
 
     @staticmethod
@@ -58,10 +58,9 @@ class _Placement(Function):
             return placed(maps, ratio, component, normal)
         points, weights = [], []
         for b in _blocks(ratio, normal):
-            columns = _columns(normal[b])
-            everywhere = (maps[b].flatten(1, 2) @ columns).unflatten(1, maps.shape[1:3])
-            chosen = _chosen(ratio, component[b], normal)
-            points.append((everywhere * chosen.unsqueeze(2)).sum(1))
+            everywhere = (maps[b].flatten(1, 2) @ _columns(normal[b])).unflatten(1, maps.shape[1:3])
+            place = component[b][:, None, None].expand(-1, 1, maps.shape[2], -1)
+            points.append(everywhere.gather(1, place).squeeze(1))
             weights.append(ratio[b].gather(1, component[b]))
         return join(points), join(weights)
 
@@ -82,7 +81,7 @@ class _Placement(Function):
             return *found, None, None
         to_maps, to_ratio = [], []
         for b in _blocks(ratio, normal):
-            chosen = _chosen(ratio, component[b], normal)
+            chosen = _chosen(component[b], ratio.shape[1], normal)
             alone = (chosen.unsqueeze(2) * to_points[b].unsqueeze(1)).flatten(1, 2)
             product = alone @ _columns(normal[b]).mT
             to_maps.append(product.unflatten(1, (ratio.shape[1], -1)))
@@ -99,9 +98,9 @@ def _columns(normal: Tensor) -> Tensor:
     return torch.cat([normal, torch.ones_like(normal[:, :1])], 1)
 
 
-def _chosen(ratio: Tensor, component: Tensor, like: Tensor) -> Tensor:
+def _chosen(component: Tensor, components: int, like: Tensor) -> Tensor:
     """1 where a draw has a component, else 0: `(rows, K, S)`."""
     # Arithmetic is faster than a comparison, whose booleans have to be converted. (one_hot does not
     # work under vmap.)
-    order = torch.arange(ratio.shape[-1], dtype=like.dtype, device=like.device).unsqueeze(-1)
+    order = torch.arange(components, dtype=like.dtype, device=like.device).unsqueeze(-1)
     return (component.to(like.dtype).unsqueeze(1) - order).abs_().neg_().add_(1).clamp_min_(0)

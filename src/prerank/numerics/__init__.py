@@ -2,7 +2,7 @@
 
 from prerank.numerics.blocks import join, row_blocks
 from prerank.numerics.eigen import symmetric_eigen
-from prerank.numerics.functions import Function
+from prerank.numerics.functions import QuickFunction
 from prerank.numerics.triangular import triangular_inverse
 
-__all__ = ["Function", "join", "row_blocks", "symmetric_eigen", "triangular_inverse"]
+__all__ = ["QuickFunction", "join", "row_blocks", "symmetric_eigen", "triangular_inverse"]

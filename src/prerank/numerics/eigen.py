@@ -30,7 +30,7 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
         values, vectors = jacobi_eigen(matrices)
         values, order = values.sort(-1, descending=True)
         return values, vectors.gather(-2, order.unsqueeze(-1).expand_as(vectors))
-    if matrices.device.type == "cpu" and bool(torch.isfinite(matrices.sum())):
+    if _may_look(matrices) and bool(torch.isfinite(matrices.sum())):
         values, vectors = torch.linalg.eigh(matrices)
         return values.flip(-1), vectors.mT.flip(-2)
     # A matrix with NaN would stop LAPACK: it gets NaN, and the others their vectors.
@@ -39,3 +39,9 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
     values, vectors = torch.linalg.eigh(torch.where(usable, matrices, unit))
     values = torch.where(usable.squeeze(-1), values, torch.nan)
     return values.flip(-1), torch.where(usable, vectors, torch.nan).mT.flip(-2)
+
+
+def _may_look(tensor: Tensor) -> bool:
+    """Whether a decision may depend on values: a GPU would have to wait, and vmap has none."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.device.type == "cpu" and not wrapped

@@ -5,17 +5,17 @@ from typing import Any
 
 import torch
 
-__all__ = ["Function"]
+__all__ = ["QuickFunction"]
 
 
-class Function(torch.autograd.Function):
+class QuickFunction(torch.autograd.Function):
     """`torch.autograd.Function` for short operations.
 
     torch looks up the signature of `forward` in every call of a function with `setup_context`,
     which takes longer than the arithmetic on a small batch. Here it is looked up once.
 
     Example:
-        >>> class Double(Function):
+        >>> class Double(QuickFunction):
         ...     @staticmethod
         ...     def forward(x):
         ...         return 2 * x
@@ -35,5 +35,6 @@ class Function(torch.autograd.Function):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Keep the signature where `inspect` finds it."""
         super().__init_subclass__(**kwargs)
-        forward: Any = cls.forward
-        forward.__signature__ = inspect.signature(forward)
+        if "forward" in cls.__dict__:
+            forward: Any = cls.forward
+            forward.__signature__ = inspect.signature(forward)

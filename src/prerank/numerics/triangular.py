@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.kernels import available
-from prerank.numerics.functions import Function
+from prerank.numerics.functions import QuickFunction
 
 __all__ = ["triangular_inverse"]
 
@@ -32,7 +32,7 @@ def triangular_inverse(factor: Tensor) -> Tensor:
     return inverse
 
 
-class _Inverse(Function):
+class _Inverse(QuickFunction):
     generate_vmap_rule = True
 
     @staticmethod

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.kernels import available
-from prerank.numerics.functions import Function
+from prerank.numerics.functions import QuickFunction
 
 __all__ = ["sample_spread", "smooth_rank"]
 
@@ -42,7 +42,7 @@ def smooth_rank(values: Tensor, weights: Tensor | None, width: Tensor) -> Tensor
     return found.reshape(*values.shape[1:-1], components)
 
 
-class _SmoothRank(Function):
+class _SmoothRank(QuickFunction):
     """Values are `(rows, 1, S + 1)`, weights `(rows, 1, S)`, widths `(rows, 1)`."""
 
     generate_vmap_rule = True

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from prerank.kernels import available
 from prerank.numerics.blocks import join, row_blocks
-from prerank.numerics.functions import Function
 
 __all__ = ["soft_dominance"]
 
@@ -43,7 +42,7 @@ def soft_dominance(points: Tensor, reference: Tensor, weights: Tensor | None) ->
     return counts.movedim(-1, 0).reshape(-1, *batch)
 
 
-class _SoftDominance(Function):
+class _SoftDominance(torch.autograd.Function):
     """Points are `(rows, D, S)`, references `(rows, D, R)`, weights `(rows, 1, R)`."""
 
     @staticmethod

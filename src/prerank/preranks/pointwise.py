@@ -13,7 +13,7 @@ from prerank.distributions import Ensemble
 from prerank.distributions.density import log_density
 from prerank.errors import InputError, NotApplicableError
 from prerank.numerics.blocks import join
-from prerank.numerics.functions import Function
+from prerank.numerics.functions import QuickFunction
 from prerank.preranks.base import PreRank, Reference, require_dim
 
 __all__ = ["HDR", "Dependency", "Scale", "ThresholdExceedance"]
@@ -157,7 +157,7 @@ class HDR(PreRank):
         return join([log_density(dist, chunk) for chunk in chunks]).unsqueeze(-1)
 
 
-class _Spread(Function):
+class _Spread(QuickFunction):
     r"""Standard deviation over the last axis, with its gradient written out.
 
     .. math:: s = \Big(\frac1D \sum_d (y_d - \bar y)^2\Big)^{1/2}, \qquad
@@ -180,7 +180,7 @@ class _Spread(Function):
         return (points - _mean(points)) * slope
 
 
-class _Variogram(Function):
+class _Variogram(torch.autograd.Function):
     r"""Minus variogram over variance, :math:`T = -\gamma / s^2`, with its gradient written out.
 
     .. math:: \frac{\partial T}{\partial y} = -\frac{1}{s^2} \Big(

@@ -171,6 +171,11 @@ class Trainer:
         return self._state.adam.theta
 
     @property
+    def recorded(self) -> bool:
+        """Whether steps replay a CUDA graph; where one has to wait for the device, it cannot."""
+        return self._advance.recorded
+
+    @property
     def progress(self) -> Progress:
         """Where training stands."""
         running = 0 if self.done else self._running

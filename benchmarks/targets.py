@@ -88,9 +88,10 @@ def targets(results: Results, threads: int) -> Iterator[Target]:
 def _score_targets(records: list[Record]) -> Iterator[Target]:
     timed = {str(row["what"]): row for row in records if "ratio" in row}
     others = {name: row for name, row in timed.items() if name.startswith("scoringrules")}
-    if others:
-        fastest = min(float(row["ratio"]) for row in others.values())
-        what = "energy score, fastest way of scoringrules over ours"
+    whole = [row for name, row in others.items() if not name.endswith("at a time")]
+    if whole:
+        fastest = min(float(row["ratio"]) for row in whole)
+        what = "energy score, fastest backend of scoringrules, in one call, over ours"
         yield Target(what, fastest, 6.0, least=True)
     if others:
         largest = max(float(row["difference"]) for row in others.values())

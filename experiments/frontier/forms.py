@@ -1,7 +1,8 @@
 """Forms of the penalty that were tried beside the default.
 
-All judge a run on its validation rows by the default's PCE with the same strength, unless they say
-otherwise: only the gradient of a step differs.
+A form that changes what is counted (`tally`) or how counts are judged (`error`), or an option of the
+penalty, also changes the objective on which its runs stop; one that changes `forward` alone is
+stopped on the default's.
 """
 
 from collections.abc import Callable

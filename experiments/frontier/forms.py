@@ -1,7 +1,7 @@
 """Forms of the penalty that were tried beside the default.
 
-A form that changes what is counted (`tally`) or how counts are judged (`error`), or an option of the
-penalty, also changes the objective on which its runs stop; one that changes `forward` alone is
+A form that changes what is counted (`tally`) or how counts are judged (`error`), or an option of
+the penalty, also changes the objective on which its runs stop; one that changes `forward` alone is
 stopped on the default's.
 """
 

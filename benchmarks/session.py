@@ -40,12 +40,13 @@ def main(
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--out", type=Path, default=Path(out))
     parser.add_argument("--parts", nargs="+", choices=list(parts), default=default or list(parts))
+    parser.set_defaults(device=device)
     if device != "cpu":  # what belongs to a CPU is measured there
-        parser.add_argument("--device", default=device)
+        parser.add_argument("--device")
     parser.add_argument("--rounds", type=int, default=Plan.rounds)
     parser.add_argument("--small", action="store_true", help="only try that everything runs")
     options = parser.parse_args()
-    plan = Plan(torch.device(getattr(options, "device", device)), options.rounds)
+    plan = Plan(torch.device(options.device), options.rounds)
     if options.small:
         plan = Plan(plan.device, rounds=2, slice_s=0, limit_s=1, small=True)
     measure({name: parts[name] for name in options.parts}, plan, options.out)

@@ -5,17 +5,19 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "truths.py"
+EXPERIMENT = Path(__file__).parents[1] / "experiments" / "truths.py"
 # The dearest first, so that two workers end together.
 PRERANKS = ["copula", "dependency", "scale", "hdr", "marginal", "pca", "location"]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not BENCHMARK.exists(), reason=f"{BENCHMARK} is not in this copy of the source")
+@pytest.mark.skipif(
+    not EXPERIMENT.exists(), reason=f"{EXPERIMENT} is not in this copy of the source"
+)
 @pytest.mark.parametrize("prerank", PRERANKS)
 def test_the_penalty_calibrates_a_model_that_cannot_be_right(prerank):
-    experiment = runpy.run_path(str(BENCHMARK))["experiment"]
-    found = experiment(prerank, rows=4_000)  # half of the benchmark's
+    experiment = runpy.run_path(str(EXPERIMENT))["experiment"]
+    found = experiment(prerank, rows=4_000)  # half of the experiment's
     print(found)
     assert found.before >= 0.02
     assert found.cut >= 0.70

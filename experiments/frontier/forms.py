@@ -88,9 +88,7 @@ class Hard(CalibrationPenalty):
         again = RunNoise(generator.seeds, generator.step)
         found = _pits(self, dist, y, generator)
         with torch.no_grad():
-            exact = smooth_pits(
-                dist, y, self.preranks, n_samples=self.n_samples, tau=1e6, generator=again
-            )
+            exact = _pits(self, dist, y, again, tau=1e6)
         total: Any = 0
         for (z, _), (hard, _) in zip(found, exact, strict=True):
             grid, value = _grid(self, z), z + (hard - z).detach()
@@ -105,16 +103,8 @@ class Equal(CalibrationPenalty):
 
     def tally(self, dist: Any, y: Any, *, generator: Any = None) -> Any:
         """Count with these draws."""
-        pits = smooth_pits(
-            dist,
-            y,
-            self.preranks,
-            n_samples=self.n_samples,
-            tau=self.tau,
-            generator=generator,
-            draws=_equal_draws(dist, self.n_samples, generator),
-        )
-        return self._count(pits)
+        draws = _equal_draws(dist, self.n_samples, generator)
+        return self._count(_pits(self, dist, y, generator, draws=draws))
 
 
 class Warm(CalibrationPenalty):
@@ -124,8 +114,8 @@ class Warm(CalibrationPenalty):
 
     def forward(self, dist: Any, y: Any, *, generator: Any = None) -> Tensor:
         """The default, times the share of the warm-up that has passed."""
-        passed = generator.step / (3 * self.steps)  # a run's noise has three purposes in each step
-        return super().forward(dist, y, generator=generator) * torch.clamp(passed, max=1)
+        value = super().forward(dist, y, generator=generator)
+        return value * _passed(generator, self.steps)
 
 
 class Pool(CalibrationPenalty):
@@ -155,14 +145,12 @@ class Pool(CalibrationPenalty):
             self.__dict__["memory"] = memory
         memory.lerp_(frequencies.detach(), self.share)
         pooled = frequencies + (memory - frequencies).detach()
-        grid = torch.linspace(0, 1, self.levels, dtype=pooled.dtype, device=pooled.device)
-        gap = (grid - pooled).abs()
+        gap = (_grid(self, pooled) - pooled).abs()
         if self.delta:
-            gap = torch.where(gap < self.delta, gap.square() / (2 * self.delta), gap)
+            square = gap.square() / (2 * self.delta)
+            gap = torch.where(gap < self.delta, square, gap - self.delta / 2)
         value = (gap**self.p).mean((-2, -1)).sum(0)
-        if self.warm:
-            value = value * torch.clamp(generator.step / (3 * self.warm), max=1)
-        return value
+        return value * _passed(generator, self.warm) if self.warm else value
 
 
 class Worst(CalibrationPenalty):
@@ -172,8 +160,7 @@ class Worst(CalibrationPenalty):
         """Judge validation rows by it too."""
         total: Any = 0
         for counts in tally.counts:
-            grid = torch.linspace(0, 1, self.levels, dtype=counts.dtype, device=counts.device)
-            each = (grid - counts / tally.rows).abs().mean(-1)
+            each = (_grid(self, counts) - counts / tally.rows).abs().mean(-1)
             total = total + (each.square().mean(-1) + 1e-12).sqrt()
         return total
 
@@ -194,19 +181,18 @@ class References(CalibrationPenalty):
             smooth._REFERENCE_EVERY = before
 
 
-def _pits(penalty: CalibrationPenalty, dist: Any, y: Any, generator: Any) -> Any:
-    return smooth_pits(
-        dist,
-        y,
-        penalty.preranks,
-        n_samples=penalty.n_samples,
-        tau=penalty.tau,
-        generator=generator,
-    )
+def _pits(penalty: CalibrationPenalty, dist: Any, y: Any, noise: Any, **options: Any) -> Any:
+    options = {"n_samples": penalty.n_samples, "tau": penalty.tau, **options}
+    return smooth_pits(dist, y, penalty.preranks, generator=noise, **options)
 
 
-def _grid(penalty: CalibrationPenalty, z: Tensor) -> Tensor:
-    return torch.linspace(0, 1, penalty.levels, dtype=z.dtype, device=z.device)
+def _grid(penalty: CalibrationPenalty, like: Tensor) -> Tensor:
+    return torch.linspace(0, 1, penalty.levels, dtype=like.dtype, device=like.device)
+
+
+def _passed(noise: RunNoise, steps: int) -> Tensor:
+    """Share of the first steps that lie behind a run."""
+    return torch.clamp(noise.step / (3 * steps), max=1)  # its noise has three purposes in each
 
 
 def _equal_draws(dist: GaussianMixture, n: int, noise: RunNoise) -> Draws:

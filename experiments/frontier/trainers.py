@@ -100,7 +100,7 @@ class Shifted(CalibrationPenalty):
         self.buffers[f"{kind} rows"] += found.rows
         return found
 
-    def close_epoch(self, going: Tensor) -> None:
+    def close_epoch(self) -> None:
         """Take the counts of an epoch into the shift."""
         b = self.buffers
         assert b is not None
@@ -120,7 +120,7 @@ class ShiftTrainer(Trainer):
     def _close_epoch(self) -> None:
         penalty, going = self.objective.penalty, self._state.going.clone()
         assert isinstance(penalty, Shifted)
-        penalty.close_epoch(going)
+        penalty.close_epoch()
         before = len(going)
         super()._close_epoch()
         if len(self._state.going) != before:  # stopped runs have left

@@ -35,7 +35,7 @@ def level_counts(z: Tensor, levels: int, tau: float) -> Tensor:
     grid = torch.linspace(0, 1, levels, dtype=z.dtype, device=z.device)
     # One row for each member of the stack and component. Sums along it must not jump in memory.
     rows = z.mT.reshape(-1, 1, z.shape[-2]).contiguous()
-    counts: Tensor = _LevelCounts.apply(rows, grid.unsqueeze(-1), tau)  # type: ignore[no-untyped-call]
+    counts: Tensor = _LevelCounts.apply(rows, grid.unsqueeze(-1), tau)
     return counts.reshape(*z.shape[:-2], z.shape[-1], levels)
 
 

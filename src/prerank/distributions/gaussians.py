@@ -44,7 +44,7 @@ def mixture_log_density(logits: Tensor, loc: Tensor, scale_tril: Tensor, columns
     if columns.shape[-1] <= dim and not fits(columns):  # an inverse would not pay
         z = whitened_columns(loc, scale_tril, columns)
         return torch.logsumexp(constants.unsqueeze(-1) - 0.5 * z.square().sum(-2), -2)
-    density: Tensor = _Density.apply(  # type: ignore[no-untyped-call]
+    density: Tensor = _Density.apply(
         columns.reshape(-1, dim, columns.shape[-1]),
         constants.reshape(-1, components),
         loc.reshape(-1, components, dim),

@@ -36,7 +36,7 @@ def place_columns(
     *batch, components, dim = loc.shape
     maps = torch.cat([scale_tril, loc.unsqueeze(-1)], -1)
     maps = maps.reshape(-1, components, dim, dim + 1)
-    points, weights = _Placement.apply(  # type: ignore[no-untyped-call]
+    points, weights = _Placement.apply(
         maps,
         ratio.reshape(-1, components),
         component.reshape(len(maps), -1).contiguous(),

@@ -1,7 +1,7 @@
 """Operations with a gradient of their own."""
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -31,6 +31,12 @@ class QuickFunction(torch.autograd.Function):
         >>> torch.autograd.grad(Double.apply(x).sum(), x)
         (tensor([2., 2.]),)
     """
+
+    if TYPE_CHECKING:  # torch's own has no types
+
+        @classmethod
+        def apply(cls, *args: Any) -> Any:
+            """Compute the operation, and remember it for the gradient."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Keep the signature where `inspect` finds it."""

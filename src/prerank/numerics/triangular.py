@@ -28,7 +28,7 @@ def triangular_inverse(factor: Tensor) -> Tensor:
         tensor([[ 0.5000,  0.0000],
                 [-0.5000,  1.0000]])
     """
-    inverse: Tensor = _Inverse.apply(factor)  # type: ignore[no-untyped-call]
+    inverse: Tensor = _Inverse.apply(factor)
     return inverse
 
 

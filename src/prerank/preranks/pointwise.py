@@ -44,7 +44,7 @@ class Scale(PreRank):
         For two targets the density of the variance is infinite at 0, where any smoothing would
         bias the PIT.
         """
-        spread: Tensor = _Spread.apply(points)  # type: ignore[no-untyped-call]
+        spread: Tensor = _Spread.apply(points)
         return spread
 
 

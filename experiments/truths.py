@@ -1,6 +1,6 @@
 """What the penalty gains for a model that cannot be right: one Gaussian, on data with outliers.
 
-    PYTHONPATH=src python benchmarks/truths.py --seeds 0 1 2 --out results.json
+    PYTHONPATH=src python experiments/truths.py --seeds 0 1 2 --out results.json
 
 For each pre-rank: samples a training set from a truth that exposes it, lets `search_strength`
 choose on paired runs over three splits, and judges the chosen models and the unpenalised ones of

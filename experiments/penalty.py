@@ -1,6 +1,6 @@
 """Calibration before and after the penalty, on the published splits and seeds.
 
-    python benchmarks/penalty.py --datasets households air births2 --out results
+    python experiments/penalty.py --datasets households air births2 --out results
 
 For each dataset, trains the unpenalised network and one for each pre-rank (the five published
 seeds in one stack), and evaluates all of them on the test rows with exact PITs. Each variant is

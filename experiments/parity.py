@@ -1,6 +1,6 @@
 """A run on the GPU against the same run on the CPU, in float64.
 
-    python benchmarks/parity.py
+    python experiments/parity.py
 
 Both runs see the same noise, the same batches and the same initial weights; only the order of sums
 differs. Printed for each pre-rank: the largest difference of the gradient at equal parameters

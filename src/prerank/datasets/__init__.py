@@ -1,9 +1,8 @@
 """Data to learn from and to test against."""
 
 from prerank.datasets.splits import PUBLISHED_SEEDS, Split, published_split
-from prerank.datasets.synthetic import AR1Regression
+from prerank.datasets.synthetic import AR1Regression, OutlierRegression
 from prerank.datasets.tables import Table, load_table
-from prerank.datasets.truths import OutlierRegression
 
 __all__ = [
     "PUBLISHED_SEEDS",

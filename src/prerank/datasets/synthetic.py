@@ -1,15 +1,16 @@
 """Regression problems whose true conditional law is known."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.distributions import MultivariateNormal
+from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from prerank.errors import InputError
 from prerank.inputs import as_count, as_generator
 
-__all__ = ["AR1Regression"]
+__all__ = ["AR1Regression", "OutlierRegression"]
 
 
 @dataclass(frozen=True)
@@ -52,21 +53,112 @@ class AR1Regression:
         self, n: int, *, generator: torch.Generator | int | None = None
     ) -> tuple[Tensor, Tensor]:
         """Draw n rows: inputs `(n, 2)` and targets `(n, dim)`, in float64."""
-        source = as_generator(generator, "data")
-        as_count(n, "n", minimum=1)
-        like = torch.empty(0, dtype=torch.float64, device=source.device if source else None)
-        x = 2 * torch.rand(n, 2, generator=source, dtype=like.dtype, device=like.device) - 1
+        uniform, normal = _noise(n, 2, self.dim, generator)
+        x = 2 * uniform - 1
         law = self.conditional(x)
-        shape = (n, self.dim, 1)
-        noise = torch.randn(shape, generator=source, dtype=like.dtype, device=like.device)
-        return x, law.loc + (law.scale_tril @ noise).squeeze(-1)
+        return x, law.loc + (law.scale_tril @ normal).squeeze(-1)
 
     def conditional(self, x: Tensor) -> MultivariateNormal:
         """True law of the targets given inputs `(..., 2)`."""
         index = torch.arange(self.dim, dtype=x.dtype, device=x.device)
         loc = torch.sin(torch.pi * x[..., :1] + index)
         scale = self.spread * (0.5 + 0.25 * (x[..., 1:] + 1))  # (..., 1)
-        lag = (index.unsqueeze(-1) - index).abs()
-        correlation = torch.tensor(self.correlation, dtype=x.dtype, device=x.device) ** lag
-        factor = torch.linalg.cholesky(correlation)
+        correlation = torch.tensor(self.correlation, dtype=x.dtype, device=x.device)
+        factor = torch.linalg.cholesky(correlation ** _lags(index))
         return MultivariateNormal(loc, scale_tril=scale.unsqueeze(-1) * factor)
+
+
+@dataclass(frozen=True)
+class OutlierRegression:
+    r"""Normal targets with outliers among them: wider, lifted or otherwise correlated.
+
+    .. math:: Y \mid x \sim (1 - p)\, N\big(\mu(x),\ s(x)^2 R(r)\big)
+              + p\, N\big(\mu(x) + m\, s(x)\, 1,\ k^2 s(x)^2 R(q)\big),
+
+    .. math:: \mu_d(x) = x_1 \cos d, \quad s(x) = e^{x_2 / 2}, \quad R(r)_{de} = r^{|d-e|},
+
+    for d, e = 0, ..., D - 1 and x uniform on [-1, 1]^2. The inputs do not tell which rows are
+    outliers. A Gaussian fitted by likelihood stretches, shifts or loses correlation to reach
+    them, and is wrong for all other rows; one that ignores them is nearly calibrated.
+
+    Args:
+        dim: number of targets, D.
+        share: p, of outliers among the rows, in (0, 1).
+        factor: k, how many times wider they spread.
+        shift: m, by how many standard deviations of the other rows they are lifted.
+        correlation: r, of the other rows, in (-1, 1).
+        outlier_correlation: q, in (-1, 1).
+
+    Example:
+        >>> truth = OutlierRegression(dim=3, share=0.05, factor=5.0)
+        >>> x, y = truth.sample(10, generator=0)
+        >>> x.shape, y.shape, truth.conditional(x).batch_shape
+        (torch.Size([10, 2]), torch.Size([10, 3]), torch.Size([10]))
+    """
+
+    dim: int = 3
+    share: float = 0.05
+    factor: float = 1.0
+    shift: float = 0.0
+    correlation: float = 0.5
+    outlier_correlation: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        as_count(self.dim, "dim", minimum=1)
+        if not 0 < self.share < 1:
+            raise InputError(f"share must lie in (0, 1), got {self.share}")
+        if not 0 < self.factor < math.inf:
+            raise InputError(f"factor must be positive, got {self.factor}")
+        if not math.isfinite(self.shift):
+            raise InputError(f"shift must be a finite number, got {self.shift}")
+        for name in ("correlation", "outlier_correlation"):
+            if not -1 < getattr(self, name) < 1:
+                raise InputError(f"{name} must lie in (-1, 1), got {getattr(self, name)}")
+
+    def sample(
+        self, n: int, *, generator: torch.Generator | int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Draw n rows: inputs `(n, 2)` and targets `(n, dim)`, in float64."""
+        uniform, normal = _noise(n, 3, self.dim, generator)
+        x, outlier = 2 * uniform[:, :2] - 1, uniform[:, 2] < self.share
+        parts = self.conditional(x).component_distribution
+        assert isinstance(parts, MultivariateNormal)
+        points = parts.loc + (parts.scale_tril @ normal.unsqueeze(1)).squeeze(-1)  # (n, 2, D)
+        return x, torch.where(outlier.unsqueeze(1), points[:, 1], points[:, 0])
+
+    def conditional(self, x: Tensor) -> MixtureSameFamily:
+        """True law of the targets given inputs `(..., 2)`; component 1 holds the outliers."""
+
+        def pair(*values: float) -> Tensor:
+            return torch.tensor(values, dtype=x.dtype, device=x.device).reshape(2, 1, 1)
+
+        index = torch.arange(self.dim, dtype=x.dtype, device=x.device)
+        mean = x[..., :1] * index.cos()  # (..., D)
+        scale = (x[..., 1:] / 2).exp()  # (..., 1)
+        both = pair(self.correlation, self.outlier_correlation)
+        root = torch.linalg.cholesky(both ** _lags(index))
+        factor = scale[..., None, None] * pair(1.0, self.factor) * root  # (..., 2, D, D)
+        lift = scale.unsqueeze(-2) * pair(0.0, self.shift).squeeze(-1)  # (..., 2, 1)
+        weights = pair(1 - self.share, self.share).flatten().expand(*x.shape[:-1], 2)
+        return MixtureSameFamily(
+            Categorical(weights),
+            MultivariateNormal(mean.unsqueeze(-2) + lift, scale_tril=factor),
+        )
+
+
+def _noise(
+    n: int, uniforms: int, dim: int, generator: torch.Generator | int | None
+) -> tuple[Tensor, Tensor]:
+    """Uniforms `(n, uniforms)` and normals `(n, dim, 1)`, in float64."""
+    source = as_generator(generator, "data")
+    as_count(n, "n", minimum=1)
+    device = source.device if source else None
+    uniform = torch.rand(n, uniforms, generator=source, dtype=torch.float64, device=device)
+    normal = torch.randn(n, dim, 1, generator=source, dtype=torch.float64, device=device)
+    return uniform, normal
+
+
+def _lags(index: Tensor) -> Tensor:
+    """How far targets lie apart, `(D, D)`."""
+    return (index.unsqueeze(-1) - index).abs()

@@ -81,7 +81,7 @@ def warm_memory(shape: Shape, label: str) -> None:
         dataset(shape, "cpu"),
         list(_runs(replace(shape, runs=1))),
         objective=objective(label, shape.draws),
-        settings=Settings(batch_size=shape.rows, max_epochs=1),
+        settings=Settings(batch_size=shape.rows, max_epochs=1, fine_tune=False),
     )
 
 

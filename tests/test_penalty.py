@@ -29,7 +29,7 @@ from prerank.errors import (
     PrerankError,
     ShapeError,
 )
-from prerank.penalty import CalibrationPenalty
+from prerank.penalty import CalibrationPenalty, Tally
 from prerank.pits import smooth, smooth_pit
 from prerank.pits.published import published_pit
 from prerank.pits.smooth import SmoothPIT
@@ -382,6 +382,280 @@ def test_a_stack_of_stacks():
     dist = gaussian_mixture(2, 3, ROWS, dim=DIM)
     found = CalibrationPenalty("marginal+scale", n_samples=20)(dist, dist.mean, generator=0)
     assert found.shape == (2, 3)
+
+
+# --- the shift to other rows -----------------------------------------------------------------
+
+
+def normal_tally(penalty, *shape, scale=1.0, generator):
+    """Standard normals are predicted for normals of another spread, of two targets."""
+    y = scale * torch.randn(*shape, 2, generator=generator, dtype=F64)
+    loc = torch.zeros(*shape, 2, dtype=F64)
+    return penalty.tally(MultivariateNormal(loc, torch.eye(2, dtype=F64)), y)
+
+
+def naive_shift(training, validation):
+    """The formula, level by level: for every component a list of numbers."""
+    found = []
+    rows = 1 / training.rows + 1 / validation.rows
+    for fitted, others in zip(training.counts, validation.counts, strict=True):
+        levels = fitted.shape[-1]
+        for j in range(fitted.shape[-2]):
+            gap = [
+                float(others[j, m]) / validation.rows - float(fitted[j, m]) / training.rows
+                for m in range(levels)
+            ]
+            size = sum(b**2 for b in gap) / (levels - 1)
+            share = max(0.0, 1 - 0.4614 * rows / size) if size else 0.0
+            found.append([share * b for b in gap])
+    return torch.tensor(found, dtype=F64)
+
+
+def hard_tally(z, levels=100):
+    """Counts of PITs `(..., N)` by comparison, not smoothed: those of one component each."""
+    grid = torch.linspace(0, 1, levels, dtype=z.dtype).expand(*z.shape[:-1], levels).contiguous()
+    counts = torch.searchsorted(z.sort(-1).values, grid, right=True).to(z.dtype)
+    return Tally([counts], [None], z.shape[-1])
+
+
+def test_one_of_twenty_components_has_a_shift_between_samples_of_one_law():
+    # What the constant means: the 95 % quantile of the Cramér-von Mises statistic.
+    g = torch.Generator().manual_seed(0)
+    training, validation = (
+        hard_tally(torch.rand(2000, 5, rows, generator=g, dtype=F64)) for rows in (400, 300)
+    )
+    found = CalibrationPenalty().shift(training, validation)
+    assert found.shape == (2000, 5, 100)
+    moved = (found != 0).any(-1).double()
+    # Of 10000 independent ones: the standard error is 0.2 %.
+    assert abs(moved.mean() - 0.05) < 4 * (0.05 * 0.95 / moved.numel()) ** 0.5
+
+
+def test_the_shift_between_samples_of_one_law_is_mostly_taken_for_noise():
+    g = torch.Generator().manual_seed(0)
+    penalty, rows, others, replications = CalibrationPenalty(), 400, 100, 1000
+    training = normal_tally(penalty, replications, rows, generator=g)
+    validation = normal_tally(penalty, replications, others, generator=g)
+    raw = (validation.frequencies - training.frequencies).square().mean(-1)
+    found = penalty.shift(training, validation).square().mean(-1)
+    # The mean of alpha (1 - alpha) is 1/6. Smooth counts vary a little less: a normal process with
+    # their covariance has 0.938 of it, of which the shrinkage leaves 0.0215, and nothing at all in
+    # 0.952 of the cases. Standard errors of 2000 components are 2 %, 0.0041 and 0.0048; limits are
+    # at 4 of them.
+    expected = (1 / rows + 1 / others) / 6
+    assert abs(raw.mean() / expected - 0.938) < 0.08
+    assert abs(found.mean() / raw.mean() - 0.0215) < 0.0165
+    assert abs((found == 0).double().mean() - 0.952) < 0.019
+
+
+@pytest.mark.parametrize("scale", [0.6, 1.5])
+def test_a_shifted_error_is_that_of_the_other_rows(scale):
+    g = torch.Generator().manual_seed(0)
+    penalty = CalibrationPenalty()
+    training = normal_tally(penalty, 32000, generator=g)
+    validation = normal_tally(penalty, 8000, scale=scale, generator=g)
+    shift = penalty.shift(training, validation)
+    found, expected = penalty.error(training, shift), penalty.error(validation)
+    assert penalty.error(training) < 0.1 * expected
+    # The mean square of the difference is some 0.005, of which what noise may well have,
+    # 0.46 (1/32000 + 1/8000), is 1.5 %: by so much the shift is shrunk.
+    assert float(found) == pytest.approx(float(expected), rel=0.03)
+    gap = validation.frequencies - training.frequencies
+    assert penalty.error(training, gap) > found  # as much is left out
+    # The same for the next batch, which has not been counted: 0.31 / sqrt(4000) = 0.005 by chance.
+    batch = normal_tally(penalty, 4000, generator=g)
+    assert float(penalty.error(batch, shift)) == pytest.approx(float(expected), abs=0.015)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("levels", [2, 3, 100])
+def test_equal_tallies_have_no_shift(levels, dtype):
+    penalty = CalibrationPenalty("marginal+scale", levels=levels)
+    base = gaussian_mixture(ROWS, dim=DIM)
+    dist = GaussianMixture(*(p.to(dtype) for p in (base.logits, base.loc, base.scale_tril)))
+    tally = penalty.tally(dist, dist.mean, generator=0)
+    found = penalty.shift(tally, tally)
+    assert found.shape == (DIM + 1, levels)
+    assert found.dtype == dtype
+    assert (found == 0).all()
+    assert penalty.error(tally, found) == penalty.error(tally)
+
+
+def test_a_component_that_is_not_a_number_spoils_no_other_shift():
+    g = torch.Generator().manual_seed(0)
+    penalty = CalibrationPenalty()
+    training = normal_tally(penalty, 2000, generator=g)
+    validation = normal_tally(penalty, 500, scale=1.5, generator=g)
+    whole = penalty.shift(training, validation)
+    training.counts[0][0, 7] = torch.nan
+    found = penalty.shift(training, validation)
+    assert found[0].isnan().any()
+    assert torch.equal(found[1], whole[1])
+    assert (whole[1] != 0).any()
+
+
+SHIFTED = ["marginal", "marginal+pca(0.8)+hdr", "pca(0.8)", "scale+copula"]
+
+
+def two_tallies(penalty, *stack, wildness=2):
+    """Counts of rows that are predicted well and of fewer rows that are not."""
+    dist = gaussian_mixture(*stack, 240, dim=DIM)
+    spread = torch.tensor([3.0, 1.0, 0.5], dtype=F64)  # pca(0.8) leaves components out
+    dist = affine(dist, torch.zeros_like(spread), spread)
+    others = affine(gaussian_mixture(*stack, 160, dim=DIM, seed=1), torch.zeros(DIM), spread)
+    y, wild = dist.sample(generator=3), wildness * others.sample(generator=4)
+    return (
+        penalty.tally(dist, y, generator=5),
+        penalty.tally(others, wild, generator=6),
+    )
+
+
+@pytest.mark.parametrize("spec", SHIFTED)
+@pytest.mark.parametrize("levels", [2, 3, 30, 100])
+def test_formula_of_the_shift(spec, levels):
+    penalty = CalibrationPenalty(spec, n_samples=20, levels=levels)
+    training, validation = two_tallies(penalty)
+    found = penalty.shift(training, validation)
+    expected = naive_shift(training, validation)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    assert levels == 2 or (found != 0).any()
+    # Rows that are predicted as well as these: of most components nothing is left, exactly.
+    same = two_tallies(penalty, wildness=1)
+    found = penalty.shift(*same)
+    torch.testing.assert_close(found, naive_shift(*same), rtol=1e-9, atol=1e-12)
+    zero = (found == 0).all(-1)
+    assert zero.double().mean() >= 0.5
+    assert torch.equal(zero, (naive_shift(*same) == 0).all(-1))
+
+
+def test_two_levels_have_no_shift():
+    z = torch.rand(2, 50, generator=torch.Generator().manual_seed(0), dtype=F64)
+    penalty = CalibrationPenalty(levels=2)
+    training, validation = hard_tally(z, 2), hard_tally(z[:, :20] ** 3, 2)
+    found = penalty.shift(training, validation)
+    assert found.shape == (2, 2)
+    assert (found == 0).all()  # a difference of nothing is no division by it
+
+
+def test_the_shift_of_hard_counts_is_shrunk_by_the_distance_of_the_samples():
+    # The formula with numbers: half of the PITs lie at 0.25, or all of them.
+    half = hard_tally(torch.tensor([[0.25] * 50 + [1.0] * 50], dtype=F64), 5)
+    every = hard_tally(torch.full((1, 400), 0.25, dtype=F64), 5)
+    # The difference is 0.5 at 0.25, 0.5 and 0.75: the integral of its square is 3/4 of 0.25.
+    share = 1 - 0.4614 * (1 / 100 + 1 / 400) / (3 / 16)
+    expected = torch.tensor([[0.0, 0.5, 0.5, 0.5, 0.0]], dtype=F64) * share
+    found = CalibrationPenalty(levels=5).shift(half, every)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+def test_a_shift_moves_every_term_by_its_own_components(p):
+    penalty = CalibrationPenalty("marginal+pca(0.8)+hdr", n_samples=20, p=p)
+    training, validation = two_tallies(penalty)
+    shift = penalty.shift(training, validation)
+    assert shift.shape == (2 * DIM + 1, 100)
+    parts = shift.split([DIM, DIM, 1])
+    found, expected = penalty.error(training, shift), 0.0
+    grid = torch.linspace(0, 1, 100, dtype=F64)
+    weights = training.weights[1] / training.rows
+    shares = [torch.full((DIM,), 1 / DIM, dtype=F64), weights, torch.ones(1, dtype=F64)]
+    for counts, part, share in zip(training.counts, parts, shares, strict=True):
+        gap = (grid - counts / training.rows - part).abs() ** p
+        expected += float((share * gap.mean(-1)).sum())
+    assert float(found) == pytest.approx(expected, rel=1e-9)
+    assert found > penalty.error(training)
+    # Components without a weight have counts, and a shift, that do not matter.
+    without = torch.cat(shares) == 0
+    assert without.any()
+    wild = torch.where(without.unsqueeze(-1), 100.0, shift)
+    torch.testing.assert_close(penalty.error(training, wild), found, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("spec", SHIFTED)
+@pytest.mark.parametrize("stack", [(4,), (2, 2)], ids=str)
+def test_a_stack_has_the_shifts_of_its_members(spec, stack):
+    penalty = CalibrationPenalty(spec, n_samples=20)
+    training, validation = two_tallies(penalty, *stack)
+
+    def one(tally, m):
+        return Tally(
+            [counts.flatten(0, -3)[m] for counts in tally.counts],
+            [None if w is None else w.flatten(0, -2)[m] for w in tally.weights],
+            tally.rows,
+        )
+
+    together = penalty.shift(training, validation)
+    errors = penalty.error(training, together)
+    assert errors.shape == stack
+    shrunk = []
+    for m in range(4):
+        alone = penalty.shift(one(training, m), one(validation, m))
+        torch.testing.assert_close(together.flatten(0, -3)[m], alone, rtol=1e-12, atol=1e-15)
+        error = penalty.error(one(training, m), alone)
+        torch.testing.assert_close(errors.flatten()[m], error, rtol=1e-12, atol=0)
+        shrunk.append(alone)
+    assert not torch.allclose(shrunk[0], shrunk[1])  # the members differ
+
+
+def test_the_penalty_of_a_batch_takes_a_shift():
+    penalty = CalibrationPenalty("marginal+hdr", n_samples=20)
+    shift = penalty.shift(*two_tallies(penalty))
+    dist = gaussian_mixture(ROWS, dim=DIM)
+    y = dist.sample(generator=3)
+    found = penalty(dist, y, shift=shift, generator=5)
+    assert found == penalty.error(penalty.tally(dist, y, generator=5), shift)
+    assert found != penalty(dist, y, generator=5)
+    assert penalty(dist, y, shift=torch.zeros_like(shift), generator=5) == penalty(
+        dist, y, generator=5
+    )
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 1.5])
+def test_gradients_of_a_shifted_error(p):
+    penalty = CalibrationPenalty("marginal+pca(0.8)+hdr", n_samples=10, p=p, levels=12)
+    training, validation = two_tallies(penalty)
+    shift = penalty.shift(training, validation)
+
+    def of_counts(*counts):
+        return penalty.error(Tally(list(counts), training.weights, training.rows), shift)
+
+    leaves = [counts.detach().requires_grad_() for counts in training.counts]
+    assert torch.autograd.gradcheck(of_counts, leaves)
+    # The shift turns the direction of the gradient, or else it would teach nothing new.
+    plain, moved = (
+        torch.autograd.grad(
+            penalty.error(Tally(leaves, training.weights, training.rows), by), leaves
+        )
+        for by in (None, shift)
+    )
+    assert (plain[0].sign() != moved[0].sign()).any()
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+def test_gradients_of_a_shifted_penalty_reach_the_parameters(p):
+    # A closed form, and smooth enough levels for finite differences.
+    penalty = CalibrationPenalty("marginal", p=p, levels=12, level_tau=10.0)
+    base = gaussian_mixture(ROWS, dim=DIM)
+    y, small = base.sample(generator=3), slice(0, 6)
+    leaves = [p[small].detach().requires_grad_() for p in (base.logits, base.loc, base.scale_tril)]
+    training, validation = two_tallies(penalty)
+    shift = penalty.shift(training, validation)
+
+    def value(*parameters):
+        return penalty(GaussianMixture(*parameters, validate_args=False), y[small], shift=shift)
+
+    assert torch.autograd.gradcheck(value, leaves)
+
+
+def test_a_shift_is_a_constant_for_the_gradient():
+    penalty = CalibrationPenalty()
+    loc = torch.zeros(ROWS, DIM, dtype=F64, requires_grad=True)
+    dist = MultivariateNormal(loc, torch.eye(DIM, dtype=F64))
+    fitted, others = (penalty.tally(dist, at * torch.ones(ROWS, DIM, dtype=F64)) for at in (0, 1))
+    shift = penalty.shift(fitted, others)
+    assert not shift.requires_grad
+    assert (shift != 0).any()
+    assert penalty.error(fitted, shift).requires_grad
 
 
 # --- what it teaches -------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from prerank.preranks import PreRankLike, parse
 
 __all__ = ["CalibrationPenalty", "Tally"]
 
+_CRAMER_VON_MISES = 0.4614  # 95 % quantile of its limiting law (Anderson and Darling, 1952)
+
 
 class Tally(NamedTuple):
     """Smooth counts of PITs below each level.
@@ -29,6 +31,11 @@ class Tally(NamedTuple):
     counts: list[Tensor]
     weights: list[Tensor | None]
     rows: int
+
+    @property
+    def frequencies(self) -> Tensor:
+        """Shares of the rows, with the components of all terms side by side, `(..., J, levels)`."""
+        return torch.cat(self.counts, -2) / self.rows
 
     def plus(self, other: "Tally") -> "Tally":
         """Counts of the rows of both."""
@@ -54,6 +61,12 @@ class CalibrationPenalty(nn.Module):
 
         loss = -dist.log_prob(y).mean() + strength * penalty(dist, y)
 
+    On rows that the loss has been fitted to, a flexible predictor looks better calibrated than it
+    is. `shift` measures by how much, on rows that it has not been fitted to; given to the next
+    steps, the penalty aims at calibration there. `prerank.training` and the estimators do so, and
+    begin with the penalty where the loss alone has stopped: `docs/results/penalty.md` has what
+    that buys.
+
     Args:
         preranks: such as `"marginal+hdr"` (mean over the margins plus the HDR term),
             `"pca(0.8)+copula"`, a function, or a list.
@@ -74,6 +87,9 @@ class CalibrationPenalty(nn.Module):
         (torch.Size([]), True)
     """
 
+    shifts = True
+    """Whether `shift` can be measured."""
+
     def __init__(
         self,
         preranks: PreRankLike = "marginal",
@@ -93,22 +109,32 @@ class CalibrationPenalty(nn.Module):
         self.level_tau = as_positive(level_tau, "level_tau")
 
     @classmethod
-    def published(cls, preranks: PreRankLike = "marginal") -> "CalibrationPenalty":
+    def published(
+        cls, preranks: PreRankLike = "marginal", *, n_samples: int = 100, tau: float = 100.0
+    ) -> "CalibrationPenalty":
         """The form of the published runs; see `prerank.pits.published` for how it differs."""
-        return _PublishedPenalty(preranks, tau=100.0)
+        return _PublishedPenalty(preranks, n_samples=n_samples, tau=tau)
 
-    def forward(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> Tensor:
+    def forward(
+        self,
+        dist: Distribution,
+        y: object,
+        *,
+        shift: Tensor | None = None,
+        generator: Noise | int = None,
+    ) -> Tensor:
         """Penalty of a batch.
 
         Args:
             dist: `batch_shape (..., N)`, `event_shape (D,)`, with `rsample` where a term needs it.
             y: `(..., N, D)`.
+            shift: what `shift` found, or None.
             generator: source of the draws; torch's global state by default.
 
         Returns:
             A scalar, or one value for each member of a stack: the shape of `batch_shape[:-1]`.
         """
-        return self.error(self.tally(dist, y, generator=generator))
+        return self.error(self.tally(dist, y, generator=generator), shift)
 
     def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> Tally:
         """Count the PITs of a batch; the tallies of several batches can be added up."""
@@ -122,19 +148,57 @@ class CalibrationPenalty(nn.Module):
         )
         return self._count(pits)
 
-    def error(self, tally: Tally) -> Tensor:
-        """Penalty of the rows that were counted."""
-        like = tally.counts[0]
-        grid = torch.linspace(0, 1, self.levels, dtype=like.dtype, device=like.device)
+    def error(self, tally: Tally, shift: Tensor | None = None) -> Tensor:
+        """Penalty of the rows that were counted, moved by a shift `(..., J, levels)`."""
+        frequencies = tally.frequencies if shift is None else tally.frequencies + shift
+        gaps = (self._grid(frequencies) - frequencies).abs()
+        sizes = [counts.shape[-2] for counts in tally.counts]
         terms = []
-        for counts, weights in zip(tally.counts, tally.weights, strict=True):
-            gap = (grid - counts / tally.rows).abs()  # (..., J, levels)
+        for gap, weights in zip(gaps.split(sizes, -2), tally.weights, strict=True):
             deviation = gap if self.p == 1 else gap**self.p
             if weights is None:
                 terms.append(deviation.mean((-2, -1)))
             else:
                 terms.append((weights / tally.rows * deviation.mean(-1)).sum(-1))
         return sum(terms[1:], terms[0])
+
+    @torch.no_grad()
+    def shift(self, training: Tally, validation: Tally) -> Tensor:
+        r"""By how much rows that the loss has not seen differ from those it was fitted to.
+
+        .. math:: s\, b(\alpha), \qquad b = \hat F_{validation} - \hat F_{training}, \qquad
+                  s = \Big(1 - \frac{q}{\int b^2 \, d\alpha}
+                  \Big(\frac1{N_{training}} + \frac1{N_{validation}}\Big)\Big)_+
+
+        for each component, with q the 95 % quantile of the Cramér-von Mises statistic: a difference
+        that two samples of one law may well show does not count, and a larger one is shrunk by as
+        much. The training rows, of which there are many, then give the gradient, and the others the
+        aim.
+
+        Args:
+            training: counts of rows that the loss is fitted to.
+            validation: counts of others, with the present parameters.
+
+        Returns:
+            `(..., J, levels)`, for the components of all terms.
+
+        Example:
+            >>> from torch.distributions import MultivariateNormal
+            >>> penalty = CalibrationPenalty("location")
+            >>> def tally(scale, n=4000):
+            ...     y = torch.randn(n, 2, generator=torch.Generator().manual_seed(0))
+            ...     return penalty.tally(
+            ...         MultivariateNormal(torch.zeros(n, 2), torch.eye(2)), scale * y
+            ...     )
+            >>> fitted, others = tally(1.0), tally(1.5)
+            >>> overconfident = penalty.error(fitted, penalty.shift(fitted, others))
+            >>> bool(penalty.error(fitted) < 0.01 < 0.05 < overconfident)
+            True
+        """
+        gap = validation.frequencies - training.frequencies
+        size = gap.square().sum(-1, keepdim=True) / (self.levels - 1)
+        noise = _CRAMER_VON_MISES * (1 / training.rows + 1 / validation.rows)
+        return (1 - noise / size).clamp_min(0) * gap
 
     def extra_repr(self) -> str:
         """The settings, for printing."""
@@ -143,6 +207,9 @@ class CalibrationPenalty(nn.Module):
             f"{terms!r}, n_samples={self.n_samples}, p={self.p:g}, levels={self.levels}, "
             f"tau={self.tau:g}, level_tau={self.level_tau:g}"
         )
+
+    def _grid(self, like: Tensor) -> Tensor:
+        return torch.linspace(0, 1, self.levels, dtype=like.dtype, device=like.device)
 
     def _count(self, pits: list[SmoothPIT]) -> Tally:
         rows = pits[0].z.shape[-2]
@@ -153,6 +220,8 @@ class CalibrationPenalty(nn.Module):
 
 class _PublishedPenalty(CalibrationPenalty):
     """Relaxed samples, indicators in units of T, fresh draws and weighted components."""
+
+    shifts = False  # principal components are those of a batch: counts of several do not add up
 
     def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> Tally:
         noise = as_noise(generator)

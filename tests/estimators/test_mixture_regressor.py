@@ -21,8 +21,9 @@ from prerank.distributions import GaussianMixture, affine
 from prerank.errors import InputError, PrerankError
 from prerank.estimators import MixtureRegressor, load_model
 from prerank.estimators.persistence import _digest
+from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PCA
-from prerank.training import Trial, choose_strength
+from prerank.training import Objective, Trial, choose_strength, train
 
 ROWS, DIM = 120, 3
 X, Y = (part.numpy() for part in AR1Regression(dim=DIM).sample(ROWS, generator=0))
@@ -248,6 +249,76 @@ def test_the_strength_matters():
     assert not np.allclose(free.predict(X), held.predict(X), rtol=1e-3)
 
 
+@pytest.fixture
+def parts(monkeypatch):
+    """What the estimator asks `train` for, and what it gets."""
+    calls = []
+
+    def noted(network, data, runs, **options):
+        result = train(network, data, runs, **options)
+        objective = options.get("objective") or Objective()
+        calls.append({**options, "runs": runs, "penalty": objective.penalty, "result": result})
+        return result
+
+    monkeypatch.setattr("prerank.estimators.mixture.train", noted)
+    return calls
+
+
+def test_the_penalty_comes_after_the_score_alone(parts):
+    x, y = skewed()
+    options = {"preranks": "marginal", "n_components": 1}
+    options |= {"max_epochs": 4, "patience": 2, "lr": 0.01}
+    held = regressor(strength=30.0, **options).fit(x, y)
+    first, second = parts
+    assert first["penalty"] is None
+    assert first.get("start") is None
+    assert [(run.split, run.strength) for run in first["runs"]] == [(0, 0.0)]
+    assert isinstance(second["penalty"], CalibrationPenalty)
+    assert [(run.split, run.strength) for run in second["runs"]] == [(0, 30.0)]
+    assert second["runs"][0].seed == first["runs"][0].seed
+    assert torch.equal(second["start"], first["result"].theta)
+    assert torch.equal(held.theta_, second["result"].theta)
+    for part in parts:  # `train` gives the second part more patience
+        chosen = part["settings"]
+        assert (chosen.max_epochs, chosen.patience, chosen.lr) == (4, 2, 0.01)
+        assert chosen.fine_tune
+        assert chosen.shift
+    # The limit is that of each part.
+    assert first["result"].epochs.tolist() == second["result"].epochs.tolist() == [4]
+    # A strength of 0 is the first part alone.
+    parts.clear()
+    free = regressor(strength=0.0, **options).fit(x, y)
+    assert torch.equal(free.theta_, second["start"])
+    assert not torch.equal(free.theta_, held.theta_)
+    assert [int(part["result"].epochs.sum()) for part in parts] == [4, 0]
+
+
+def test_auto_trains_the_score_alone_once(parts):
+    x, y = skewed()
+    options = {"n_components": 1, "preranks": "marginal", "max_epochs": 4, "lr": 0.01}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = regressor(strength="auto", budget=0.3, **options).fit(x, y)
+    first, *later = parts
+    assert first["penalty"] is None
+    assert [(run.split, run.strength) for run in first["runs"]] == [(s, 0.0) for s in range(3)]
+    tried = []
+    for part in later:
+        runs, base = part["runs"], first["result"].theta
+        strengths = [run.strength for run in runs[::3]]
+        assert [run.split for run in runs] == [0, 1, 2] * len(strengths)
+        assert {run.seed for run in runs} == {first["runs"][0].seed}
+        assert torch.equal(part["start"], base.repeat(len(strengths), 1))
+        result = part["result"]
+        for m, run in enumerate(runs):
+            if run.strength == 0:
+                assert torch.equal(result.theta[m], base[run.split])
+        tried += strengths
+    assert tried[0] == 0.0
+    assert sorted(tried) == sorted(model.selection_.table["strength"])
+    assert len(tried) == len(set(tried))
+
+
 def skewed():
     """Targets that one normal cannot fit."""
     x, y = (part.numpy() for part in AR1Regression(dim=2).sample(300, generator=1))
@@ -266,7 +337,7 @@ def test_auto_finds_a_strength_within_the_budget():
     assert chosen["excess_gain"] > chosen["gain_se"]
     qualified = table[table["within_budget"] & table["improves"] & (table["strength"] > 0)]
     assert chosen["excess"] == qualified["excess"].min()
-    assert set(table["strength"]) >= {0.0, 1.0, 3.0, 10.0, 30.0}
+    assert set(table["strength"]) >= {0.0, 3.0, 10.0, 30.0, 100.0, 300.0}
     # The model is the one of that strength, trained on the first of the three splits.
     direct = regressor(strength=model.strength_, **options).fit(x, y)
     np.testing.assert_allclose(model.predict(x), direct.predict(x), rtol=0.02, atol=0.02)
@@ -283,7 +354,7 @@ def test_auto_says_when_nothing_helps():
         model = regressor(preranks=constant, strength="auto").fit(X, Y)
     assert model.strength_ == 0.0
     assert model.selection_.strength is None
-    assert len(model.selection_.table) == 5
+    assert len(model.selection_.table) == 6
     plain = regressor(strength=0.0).fit(X, Y)
     np.testing.assert_allclose(model.predict(X), plain.predict(X), rtol=1e-3, atol=1e-3)
 
@@ -571,6 +642,12 @@ def test_dates_are_refused():
 def test_training_that_diverges_says_so(preranks):
     with pytest.raises(InputError, match=r"no finite objective.*lower lr"):
         regressor(lr=1e30, preranks=preranks).fit(X, Y)
+
+
+def test_a_strength_that_is_too_large_for_the_numbers_says_so():
+    # 1e40 is none of float32, in which is trained.
+    with pytest.raises(InputError, match=r"no finite objective.*lower lr .*or strength"):
+        regressor(strength=1e40, preranks="marginal").fit(X, Y)
 
 
 def test_two_functions_with_one_name_are_refused():

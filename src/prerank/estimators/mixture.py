@@ -51,8 +51,10 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Inputs and targets are standardised by the training rows; training, selection, scores and
     diagnosis happen in these units, predictions come back in the original ones. A fifth of the
-    rows validates: training stops on the objective there. Inputs beyond the range of the training
-    rows are taken as its end: a network would go on in a straight line, however far.
+    rows validates: training stops on the objective there, without the penalty first and then,
+    going on from there, with it, which aims at calibration on those rows too. Inputs beyond the
+    range of the training rows are taken as its end: a network would go on in a straight line,
+    however far.
 
     Args:
         n_components: number of Gaussians.
@@ -61,8 +63,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         strength: lambda, or `"auto"`: the one with the least calibration error on validation rows
             whose energy score stays within the budget, over three paired splits.
         budget: by how much the energy score may worsen, for `"auto"`.
-        max_epochs: upper limit.
-        patience: epochs without improvement after which training stops.
+        max_epochs: upper limit, without the penalty and again with it.
+        patience: epochs without improvement after which training stops; three times as many with
+            the penalty.
         batch_size: rows per step.
         lr: learning rate.
         device: such as `"cpu"` or `"cuda"`; the GPU where there is one, by default.
@@ -198,29 +201,27 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _train(self, network: MixtureNetwork, data: TrainingData, seed: int) -> Tensor:
         """Parameters of the final model, trained on the first split."""
-        terms = parse(self.preranks)
+        terms, settings, splits = parse(self.preranks), self._settings(), range(len(data.x))
         trained: dict[float, Tensor] = {}
         with progress_bar(bool(self.verbose)) as on_epoch:
+            options: Any = {"settings": settings, "on_epoch": on_epoch}
+            base = train(network, data, [Run(seed, split) for split in splits], **options)
+            if not bool(base.objective.isfinite().all()):
+                raise InputError(self._divergence)
 
-            def fit(strengths: Sequence[float], splits: int) -> tuple[list[Run], Tensor]:
-                runs = [Run(seed, s, strength) for strength in strengths for s in range(splits)]
-                penalty = CalibrationPenalty(terms) if any(strengths) else None
-                result = train(
-                    network,
-                    data,
-                    runs,
-                    objective=Objective(penalty),
-                    settings=self._settings(),
-                    on_epoch=on_epoch,
-                )
+            def fit(strengths: Sequence[float]) -> tuple[list[Run], Tensor]:
+                runs = [Run(seed, s, strength) for strength in strengths for s in splits]
+                objective = Objective(CalibrationPenalty(terms) if any(strengths) else None)
+                start = base.theta.repeat(len(strengths), 1)
+                result = train(network, data, runs, objective=objective, start=start, **options)
                 for index, strength in enumerate(strengths):
-                    first = slice(index * splits, index * splits + 1)
+                    first = slice(index * len(splits), index * len(splits) + 1)
                     if bool(torch.isfinite(result.objective[first]).all()):
                         trained[strength] = result.theta[first].clone()
                 return runs, result.theta
 
             def run(strengths: Sequence[float]) -> list[Trial]:
-                runs, theta = fit(strengths, _SELECTION_SPLITS)
+                runs, theta = fit(strengths)
                 return validation_trials(network, data, runs, theta, terms)
 
             self.selection_: Selection | None = None
@@ -229,13 +230,17 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 self.strength_ = self.selection_.strength or 0.0
             else:
                 self.strength_ = float(self.strength)
-                fit([self.strength_], splits=1)
+                fit([self.strength_])
         if self.strength_ not in trained:
-            raise InputError(
-                "training gave no finite objective on the validation rows in any epoch: lower lr "
-                f"(now {self.lr:g}) or strength, and look for extreme values in X and y"
-            )
+            raise InputError(self._divergence)
         return trained[self.strength_]
+
+    @property
+    def _divergence(self) -> str:
+        return (
+            "training gave no finite objective on the validation rows in any epoch: lower lr "
+            f"(now {self.lr:g}) or strength, and look for extreme values in X and y"
+        )
 
     def _settings(self) -> Settings:
         return Settings(

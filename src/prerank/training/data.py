@@ -10,7 +10,15 @@ from torch import Tensor
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_points, check_finite
 
-__all__ = ["Scaler", "TrainingData"]
+__all__ = ["Scaler", "TrainingData", "fingerprint"]
+
+
+def fingerprint(*tensors: Tensor) -> str:
+    """Text that identifies tensors: shapes, types and a hash of all values."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return f"{[(tuple(t.shape), t.dtype) for t in tensors]} {digest.hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -75,12 +83,8 @@ class TrainingData:
 
     @property
     def signature(self) -> str:
-        """Text that identifies the data: shapes, type and a hash of all values."""
-        tensors = (self.x, self.y, self.train, self.validation)
-        digest = hashlib.sha256()
-        for tensor in tensors:
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
-        return f"{[tuple(t.shape) for t in tensors]} {self.x.dtype} {digest.hexdigest()}"
+        """Text that identifies the data."""
+        return fingerprint(self.x, self.y, self.train, self.validation)
 
     @classmethod
     def build(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prerank.calibration import pce, pce_floor
+from prerank.calibration import pce, pce_floor, reliability_curve
 from prerank.errors import InputError
 from prerank.models import Network
 from prerank.pits import project_pits
@@ -26,12 +26,14 @@ class Evaluation:
         floor: of the PCE, for this number of rows.
         energy: mean energy score, `(M,)`.
         nll: mean negative log-likelihood, `(M,)`.
+        curves: by label, share of PITs up to each level, mean over the components, `(M, levels)`.
     """
 
     pce: dict[str, Tensor]
     floor: float
     energy: Tensor
     nll: Tensor
+    curves: dict[str, Tensor]
 
     def excess(self, label: str) -> Tensor:
         """PCE above its floor."""
@@ -83,6 +85,7 @@ def evaluate(
             single[0].floor,
             torch.cat([s.energy for s in single]),
             torch.cat([s.nll for s in single]),
+            {label: torch.cat([s.curves[label] for s in single]) for label in single[0].curves},
         )
     generator = torch.Generator().manual_seed(seed)
     rows = max(1, _CHUNK_VALUES // (n_samples * y.shape[-1]))
@@ -97,8 +100,12 @@ def evaluate(
             likelihood.append(nll(dist, part_y))
         pooled = [torch.cat(parts, dim=-2) for parts in zip(*pits, strict=True)]
         return Evaluation(
-            {prerank.label: pce(z).mean(-1) for prerank, z in zip(preranks, pooled, strict=True)},
+            {label: pce(z).mean(-1) for label, z in zip(labels, pooled, strict=True)},
             pce_floor(y.shape[1]),
             torch.cat(energy, dim=1).mean(1),
             torch.cat(likelihood, dim=1).mean(1),
+            {
+                label: reliability_curve(z).observed.mean(-1)
+                for label, z in zip(labels, pooled, strict=True)
+            },
         )

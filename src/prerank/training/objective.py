@@ -57,12 +57,20 @@ class Objective:
         if self.score not in _SCORES:
             raise InputError(f"score must be one of {_SCORES}, got {self.score!r}")
 
-    def __call__(self, dist: Distribution, y: Tensor, strength: Tensor, noise: RunNoise) -> Tensor:
-        """Objective of a batch with strengths `(M,)`: `(M,)`."""
+    def __call__(
+        self,
+        dist: Distribution,
+        y: Tensor,
+        strength: Tensor,
+        noise: RunNoise,
+        shift: Tensor | None = None,
+    ) -> tuple[Tensor, "Tally | Total | None"]:
+        """Objective of a batch with strengths `(M,)`: `(M,)`, and what the penalty counted."""
         value = self.scores(dist, y, noise).mean(-1)
-        if self.penalty is None:
-            return value
-        return value + strength * self._checked(self.penalty(dist, y, generator=noise), strength)
+        counted = self.tally(dist, y, noise)
+        if counted is not None:
+            value = value + strength * self.penalised(counted, shift)
+        return value, counted
 
     def tally(self, dist: Distribution, y: Tensor, noise: RunNoise) -> "Tally | Total | None":
         """What the penalty has to remember of some rows, so that those of others can be added."""
@@ -73,11 +81,11 @@ class Objective:
         rows, runs = y.shape[-2], y[..., 0, 0]
         return Total(rows * self._checked(self.penalty(dist, y, generator=noise), runs), rows)
 
-    def penalised(self, tally: "Tally | Total") -> Tensor:
+    def penalised(self, tally: "Tally | Total", shift: Tensor | None = None) -> Tensor:
         """The penalty of all rows that were counted, `(M,)`."""
         if isinstance(tally, Tally):
             assert isinstance(self.penalty, CalibrationPenalty)
-            return self.penalty.error(tally)
+            return self.penalty.error(tally, shift)
         return tally.value / tally.rows
 
     @staticmethod

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Selection", "Trial", "choose_strength", "search_strength"]
 
-AUTO_GRID = (0.0, 1.0, 3.0, 10.0, 30.0)
-_LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+AUTO_GRID = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+_LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,11 @@ def choose_strength(
     runs, a strength qualifies if
 
     .. math:: \frac{\bar e_\lambda}{\bar e_0} + m\, \mathrm{se} \le 1 + \mathrm{budget}
-              \quad\text{and}\quad \overline{c_0 - c_\lambda} > m\, \mathrm{se},
+              \quad\text{and}\quad \bar c_0 - \max(\bar c_\lambda, 0) > m\, \mathrm{se}:
 
-    the standard errors being those of the paired differences (0 for a single pair, where they
-    cannot be known). A strength with a result that is not finite does not qualify.
+    an excess below 0, less than a perfect predictor has on average, is luck or was fitted to the
+    rows, and no gain. The standard errors are those of the paired differences (0 for a single pair,
+    where they cannot be known). A strength with a result that is not finite does not qualify.
 
     Args:
         trials: with strength 0 among them, all with equally many paired runs.
@@ -133,8 +134,8 @@ def search_strength(
 
     Args:
         run: trains and evaluates the given strengths on the paired runs.
-        grid: strengths (0 is added), or `"auto"`: 0, 1, 3, 10, 30, extended upwards while the
-            largest is the best and downwards while none is affordable.
+        grid: strengths (0 is added), or `"auto"`: 0, 3, 10, 30, 100 and 300, extended upwards
+            while the largest is the best and downwards while none is affordable.
         budget: see `choose_strength`.
         margin: see `choose_strength`.
     """
@@ -192,7 +193,8 @@ def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement
         energy_ratio=float(ratio),
         ratio_se=float(ratio_se),
         within_budget=_finite(trial.energy) and bool(ratio + margin * ratio_se <= 1 + budget),
-        improves=_finite(trial.excess) and bool(gain.mean() > margin * gain_se),
+        improves=_finite(trial.excess)
+        and bool(base.excess.mean() - max(trial.excess.mean(), 0.0) > margin * gain_se),
         chosen=False,
     )
 

@@ -29,6 +29,9 @@ class State:
         reference: objective that the next one has to beat by the least decrease, `(m,)`.
         waited: epochs since then, `(m,)`.
         latest: objective after the last epoch, NaN for stopped runs, `(m,)`.
+        counts: smooth counts of the PITs of training rows since the last epoch, `(m, J, levels)`;
+            `(m, 0, 0)` for a penalty that has no shift.
+        shift: of the penalty, `(m, J, levels)`.
         number: of optimiser steps so far, `()`.
         finished: best, objective, best_epoch and epochs of all M runs, as far as they have left.
         history: `latest` of all M runs, one entry per epoch.
@@ -44,13 +47,15 @@ class State:
     reference: Tensor
     waited: Tensor
     latest: Tensor
+    counts: Tensor
+    shift: Tensor
     number: Tensor
     finished: dict[str, Tensor]
     history: list[Tensor] = field(default_factory=list)
 
     @classmethod
-    def start(cls, theta: Tensor) -> "State":
-        """Begin at given parameters `(M, P)`."""
+    def start(cls, theta: Tensor, counted: tuple[int, int] = (0, 0)) -> "State":
+        """Begin at parameters `(M, P)`, for a penalty that counts `(J, levels)`."""
         runs, device = len(theta), theta.device
         zeros = torch.zeros(runs, dtype=torch.int64, device=device)
         infinite = torch.full((runs,), torch.inf, dtype=theta.dtype, device=device)
@@ -65,11 +70,20 @@ class State:
             reference=infinite.clone(),
             waited=zeros.clone(),
             latest=infinite.clone(),
+            counts=theta.new_zeros(runs, *counted),
+            shift=theta.new_zeros(runs, *counted),
             number=torch.zeros((), dtype=torch.int64, device=device),
             finished={},
         )
         state.finished = {name: getattr(state, name).clone() for name in _RESULTS}
         return state
+
+    def begin(self, value: Tensor, going: Tensor) -> None:
+        """Take the objectives `(m,)` of the start as the first to beat, and let some runs go."""
+        finite = torch.where(value.isfinite(), value, torch.inf)
+        self.objective.copy_(finite)
+        self.reference.copy_(finite)
+        self.going &= going
 
     def record(self, value: Tensor, *, patience: int, min_delta: float) -> None:
         """Enter objectives `(m,)` after an epoch: keep what is best, stop what has stalled.
@@ -89,6 +103,11 @@ class State:
             kept.copy_(torch.where(where, new, kept))
         self.waited.copy_(torch.where(improved, 0, self.waited + self.going))
         self.going &= self.waited < patience
+
+    def move_shift(self, target: Tensor) -> None:
+        """Go half of the way to a new shift; where that is not finite, stay."""
+        self.shift.lerp_(torch.where(target.isfinite(), target, self.shift), 0.5)
+        self.counts.zero_()
 
     def note(self) -> None:
         """Write the latest objectives into the history."""
@@ -145,4 +164,4 @@ class State:
 
 _ADAM = [f.name for f in dataclasses.fields(Adam)]
 _RESULTS = ["best", "objective", "best_epoch", "epochs"]
-_ROWS = ["place", "going", *_RESULTS, "reference", "waited", "latest"]
+_ROWS = ["place", "going", *_RESULTS, "reference", "waited", "latest", "counts", "shift"]

@@ -1,7 +1,6 @@
 """Training M runs at once: different strengths, seeds and splits in one stack."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
@@ -9,92 +8,18 @@ import torch
 from torch import Tensor
 
 from prerank.distributions.noise import RunNoise
-from prerank.errors import InputError
-from prerank.inputs import as_count
+from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.models import Network
-from prerank.training.data import TrainingData
+from prerank.penalty import CalibrationPenalty, Tally
+from prerank.training.data import TrainingData, fingerprint
 from prerank.training.graphs import Replay
-from prerank.training.objective import Objective
+from prerank.training.objective import Objective, Total
+from prerank.training.runs import Progress, Run, Settings, TrainingResult
 from prerank.training.state import State
 
-__all__ = ["Progress", "Run", "Settings", "Trainer", "TrainingResult", "train"]
+__all__ = ["Trainer", "check_start"]
 
 _CHUNK_ROWS = 2048  # of the validation rows; noise is drawn by chunk, so not a matter of M
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training run: a seed, a split of the data and a strength of the penalty."""
-
-    seed: int
-    split: int = 0
-    strength: float = 0.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to train.
-
-    Attributes:
-        lr: learning rate of Adam.
-        batch_size: rows per step. The last, smaller batch of an epoch is left out: which rows it
-            holds changes with every epoch, and its gradient would be a noisy one of full weight.
-        min_steps: least number of steps in an epoch, which on few rows passes over them several
-            times: otherwise a run on a handful of batches would be judged, and stopped, after a
-            handful of steps.
-        max_epochs: upper limit.
-        patience: epochs without improvement after which a run stops.
-        min_delta: least decrease of the objective on the validation rows that counts as one.
-        gradient_bound: largest norm of a run's gradient.
-    """
-
-    lr: float = 1e-3
-    batch_size: int = 256
-    min_steps: int = 1
-    max_epochs: int = 1000
-    patience: int = 15
-    min_delta: float = 1e-4
-    gradient_bound: float = 10.0
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        for name in ("batch_size", "min_steps", "max_epochs", "patience"):
-            as_count(getattr(self, name), name, minimum=1)
-        for name in ("lr", "gradient_bound"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
-        if not self.min_delta >= 0:
-            raise InputError(f"min_delta must not be negative, got {self.min_delta}")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress callback sees after each epoch."""
-
-    epoch: int
-    max_epochs: int
-    running: int
-    runs: int
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """Best parameters of each run.
-
-    Attributes:
-        theta: `(M, P)`, at the epoch with the lowest objective on the validation rows.
-        epochs: epochs trained, `(M,)`.
-        best_epoch: `(M,)`, counted from 1; 0 where no epoch had a finite objective, and `theta` are
-            the initial parameters.
-        objective: at that epoch, on the validation rows, `(M,)`.
-        history: objective on the validation rows, `(epochs, M)`, NaN after a run has stopped.
-    """
-
-    theta: Tensor
-    epochs: Tensor
-    best_epoch: Tensor
-    objective: Tensor
-    history: Tensor
 
 
 class Trainer:
@@ -110,7 +35,9 @@ class Trainer:
         data: standardised rows of each split.
         runs: what to train.
         objective: what to minimise.
-        settings: how.
+        settings: how; a trainer makes one part of the training, whatever `fine_tune` says.
+        start: parameters `(M, P)` to begin with; drawn from the seeds by default. Their objective
+            counts, as that of an epoch 0, and runs of strength 0 stay where they are.
         graphs: on a GPU, record steps as CUDA graphs where that is possible; the results are the
             same.
 
@@ -136,6 +63,7 @@ class Trainer:
         *,
         objective: Objective | None = None,
         settings: Settings | None = None,
+        start: Tensor | None = None,
         graphs: bool = True,
     ) -> None:
         if not runs:
@@ -157,8 +85,13 @@ class Trainer:
         self._steps = max(self._batches, self.settings.min_steps)  # in one epoch
         # A module of the user's may change itself from call to call, which a graph would not see.
         self._graphs = graphs and network.stackable
-        theta = torch.stack([network.initial(run.seed) for run in runs])
-        self._adopt(State.start(theta.to(data.x)), steps=0)
+        self._start = None if start is None else self._checked(start)
+        drawn = [network.initial(run.seed) for run in runs] if start is None else []
+        theta = torch.stack(drawn).to(data.x) if self._start is None else self._start.clone()
+        self._adopt(State.start(theta, self._counted(theta)), steps=0)
+        if self._start is not None:
+            self._state.begin(self._judge()[0], self._strengths > 0)
+            self._running = int(self._state.going.sum())
 
     @property
     def done(self) -> bool:
@@ -196,7 +129,8 @@ class Trainer:
     def result(self) -> TrainingResult:
         """Best parameters so far."""
         state, found = self._state, self._state.results()
-        history = torch.stack(state.history) if state.history else state.best.new_zeros(0, 0)
+        none = state.best.new_zeros(0, len(self.runs))
+        history = torch.stack(state.history) if state.history else none
         return TrainingResult(
             found["best"], found["epochs"], found["best_epoch"], found["objective"], history
         )
@@ -242,34 +176,49 @@ class Trainer:
         rows = self._order[:, state.number % self._batches * self._size + places]
         theta = state.adam.theta.detach().requires_grad_()
         x, y = self._gather(rows)
-        value = self.objective(
-            self.network(theta, x),
-            y,
-            self._strength,
-            self._noise(_STEP, state.number),
-        )
+        noise = self._noise(_STEP, state.number)
+        shift = state.shift if self._shifts else None
+        dist = self.network(theta, x)
+        value, counted = self.objective(dist, y, self._strength, noise, shift)
+        if self._shifts and isinstance(counted, Tally):
+            state.counts += torch.cat(counted.counts, -2).detach()
         (gradient,) = torch.autograd.grad(value.sum(), theta)
         state.adam.update(gradient, lr=settings.lr, bound=settings.gradient_bound)
         state.number += 1
 
     def _validate(self) -> None:
-        """Judge all validation rows at once, with the same noise in every epoch."""
-        state, objective = self._state, self.objective
+        """Enter what the validation rows say, and let the penalty aim at them."""
+        state, settings = self._state, self.settings
+        value, counted = self._judge()
+        state.record(value, patience=settings.patience, min_delta=settings.min_delta)
+        if self._shifts and isinstance(counted, Tally):
+            penalty = self.objective.penalty
+            assert isinstance(penalty, CalibrationPenalty)
+            # Rows that were seen several times in an epoch are no more rows.
+            rows = min(self._steps, self._batches) * self._size
+            seen = state.counts * (rows / (self._steps * self._size))
+            state.move_shift(penalty.shift(Tally([seen], [None], rows), counted))
+
+    @torch.no_grad()
+    def _judge(self) -> tuple[Tensor, Tally | Total | None]:
+        """Objective and counts of all validation rows at once, with the same noise every time."""
+        objective = self.objective
         rows = self.data.validation[self._split.squeeze(1)]
         scores: list[Tensor] = []
         tally: Any = None
-        with torch.no_grad():
-            for number, part in enumerate(rows.split(_CHUNK_ROWS, dim=1)):
-                x, y = self._gather(part)
-                dist = self.network(state.adam.theta, x)
-                noise = self._noise(_VALIDATION, number)
-                scores.append(objective.scores(dist, y, noise).sum(1))
+        for number, part in enumerate(rows.split(_CHUNK_ROWS, dim=1)):
+            x, y = self._gather(part)
+            dist = self.network(self._state.adam.theta, x)
+            noise = self._noise(_VALIDATION, number)
+            scores.append(objective.scores(dist, y, noise).sum(1))
+            if self._looks_at_penalty:
                 counted = objective.tally(dist, y, noise)
                 tally = counted if tally is None or counted is None else tally.plus(counted)
-            value = torch.stack(scores).sum(0) / rows.shape[1]
-            if tally is not None:
-                value = value + self._strength * objective.penalised(tally)
-        state.record(value, patience=self.settings.patience, min_delta=self.settings.min_delta)
+        value = torch.stack(scores).sum(0) / rows.shape[1]
+        if tally is not None and self.settings.stop_on == "objective":
+            weighted = self._strength * objective.penalised(tally)
+            value = value + torch.where(self._strength == 0, 0, weighted)
+        return value, tally
 
     def _close_epoch(self) -> None:
         """Let stopped runs leave the stack: all of them on a CPU, on a GPU by halves.
@@ -294,47 +243,49 @@ class Trainer:
     def _signature(self) -> str:
         """Text that identifies what is trained."""
         what = (self.runs, self.settings, self.objective, self.network, self.data.signature)
-        return repr(what)
+        start = "" if self._start is None else fingerprint(self._start)
+        return f"{what!r} {start}"
+
+    @property
+    def _looks_at_penalty(self) -> bool:
+        return self._shifts or self.settings.stop_on == "objective"
+
+    @property
+    def _shifts(self) -> bool:
+        penalty = self.objective.penalty
+        return self.settings.shift and isinstance(penalty, CalibrationPenalty) and penalty.shifts
+
+    @torch.no_grad()
+    def _counted(self, theta: Tensor) -> tuple[int, int]:
+        """Numbers of components and levels that the penalty counts, seen on two rows."""
+        if not self._shifts:
+            return 0, 0
+        rows = self.data.validation[self._splits[:1], :2]
+        place = self._splits[:1].unsqueeze(1), rows
+        dist = self.network(theta[:1], self.data.x[place])
+        counted = self.objective.tally(dist, self.data.y[place], RunNoise(self._seeds[:1], 0))
+        assert isinstance(counted, Tally)
+        components, levels = counted.frequencies.shape[-2:]
+        return components, levels
+
+    def _checked(self, start: Tensor) -> Tensor:
+        check_start(start, self.network, self.runs)
+        return start.detach().to(self.data.x, copy=True)
 
     def _tensor(self, values: Sequence[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype, device=self.data.x.device)
 
 
+def check_start(start: Tensor, network: Network, runs: Sequence[Run]) -> None:
+    """Raise unless these are parameters of the runs, `(M, P)`."""
+    if not isinstance(start, Tensor):
+        raise InputTypeError(f"start must be a tensor, got {type(start).__name__}")
+    shape = (len(runs), network.n_parameters)
+    if tuple(start.shape) != shape:
+        raise ShapeError(
+            f"start has shape {tuple(start.shape)}, but {shape[0]} runs of this network have "
+            f"parameters of shape {shape}"
+        )
+
+
 _PURPOSES = _STEP, _ORDER, _VALIDATION = range(3)
-
-
-def train(
-    network: Network,
-    data: TrainingData,
-    runs: Sequence[Run],
-    *,
-    objective: Objective | None = None,
-    settings: Settings | None = None,
-    on_epoch: Callable[[Progress], None] | None = None,
-) -> TrainingResult:
-    """Train runs to their stop: together where the network can be stacked, else one by one."""
-    groups = [tuple(runs)] if network.stackable else [(run,) for run in runs]
-    results = []
-    for group in groups:
-        trainer = Trainer(network, data, group, objective=objective, settings=settings)
-        epoch = 0
-        while not trainer.done:
-            trainer.step()
-            if on_epoch is not None and trainer.progress.epoch > epoch:
-                epoch = trainer.progress.epoch
-                on_epoch(trainer.progress)
-        results.append(trainer.result())
-    if len(results) == 1:
-        return results[0]
-    longest = max(len(result.history) for result in results)
-    padded = [
-        torch.cat([r.history, r.history.new_full((longest - len(r.history), 1), torch.nan)])
-        for r in results
-    ]
-    return TrainingResult(
-        theta=torch.cat([r.theta for r in results]),
-        epochs=torch.cat([r.epochs for r in results]),
-        best_epoch=torch.cat([r.best_epoch for r in results]),
-        objective=torch.cat([r.objective for r in results]),
-        history=torch.cat(padded, dim=1),
-    )

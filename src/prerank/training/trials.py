@@ -9,8 +9,8 @@ from prerank.models import Network
 from prerank.preranks import PreRank
 from prerank.training.data import TrainingData
 from prerank.training.evaluation import evaluate
+from prerank.training.runs import Run
 from prerank.training.selection import Trial
-from prerank.training.trainer import Run
 
 __all__ = ["validation_trials"]
 

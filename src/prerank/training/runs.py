@@ -1,0 +1,117 @@
+"""What a training run is given, says on its way and leaves."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from prerank.errors import InputError
+from prerank.inputs import as_count
+
+__all__ = ["Progress", "Run", "Settings", "TrainingResult"]
+
+_TUNING_PATIENCE = 3  # times the patience: the gap to the validation rows closes by and by
+_TUNING_STEPS = 10
+_STOPS = ("objective", "score")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: a seed, a split of the data and a strength of the penalty."""
+
+    seed: int
+    split: int = 0
+    strength: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the strength."""
+        if self.strength < 0:
+            raise InputError(f"strength must not be negative, got {self.strength}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train.
+
+    Attributes:
+        lr: learning rate of Adam.
+        batch_size: rows per step. The last, smaller batch of an epoch is left out: which rows it
+            holds changes with every epoch, and its gradient would be a noisy one of full weight.
+        min_steps: least number of steps in an epoch, which on few rows passes over them several
+            times: otherwise a run on a handful of batches would be judged, and stopped, after a
+            handful of steps.
+        max_epochs: upper limit.
+        patience: epochs without improvement after which a run stops.
+        min_delta: least decrease of the objective on the validation rows that counts as one.
+        gradient_bound: largest norm of a run's gradient.
+        fine_tune: train without the penalty first, and go on with it from there: each time to the
+            stop, and for `max_epochs` at most. A run of strength 0 is then the first part alone.
+        stop_on: what decides on the validation rows when to stop and which epoch is best: the whole
+            `"objective"`, or its `"score"` alone.
+        shift: let a `CalibrationPenalty` aim at calibration on the validation rows, by a shift that
+            is measured after each epoch.
+    """
+
+    lr: float = 1e-3
+    batch_size: int = 256
+    min_steps: int = 1
+    max_epochs: int = 1000
+    patience: int = 15
+    min_delta: float = 1e-4
+    gradient_bound: float = 10.0
+    fine_tune: bool = True
+    shift: bool = True
+    stop_on: str = "objective"
+
+    @property
+    def tuning(self) -> "Settings":
+        """Settings of the second part, with the penalty: it has three times the patience.
+
+        And ten steps in an epoch at least, for its progress on few rows to be seen.
+        """
+        return replace(
+            self,
+            patience=_TUNING_PATIENCE * self.patience,
+            min_steps=max(_TUNING_STEPS, self.min_steps),
+        )
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name in ("batch_size", "min_steps", "max_epochs", "patience"):
+            as_count(getattr(self, name), name, minimum=1)
+        for name in ("lr", "gradient_bound"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.stop_on not in _STOPS:
+            raise InputError(f"stop_on must be one of {_STOPS}, got {self.stop_on!r}")
+        if not self.min_delta >= 0:
+            raise InputError(f"min_delta must not be negative, got {self.min_delta}")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress callback sees after each epoch."""
+
+    epoch: int
+    max_epochs: int
+    running: int
+    runs: int
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Best parameters of each run.
+
+    Attributes:
+        theta: `(M, P)`, at the epoch with the lowest objective on the validation rows.
+        epochs: epochs trained, `(M,)`.
+        best_epoch: `(M,)`, counted from 1; 0 where no epoch was better than the start, and `theta`
+            are the parameters there.
+        objective: at that epoch, on the validation rows, `(M,)`.
+        history: objective on the validation rows, `(epochs, M)`, NaN after a run has stopped.
+    """
+
+    theta: Tensor
+    epochs: Tensor
+    best_epoch: Tensor
+    objective: Tensor
+    history: Tensor

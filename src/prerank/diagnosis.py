@@ -20,6 +20,7 @@ from prerank.calibration import (
     pce_floor,
     reliability_band,
     reliability_curve,
+    tie_remarks,
 )
 from prerank.distributions import Ensemble, affine
 from prerank.errors import InputError, NotApplicableError, ShapeError
@@ -75,12 +76,14 @@ class Diagnosis:
         pits: PITs of each pre-rank by label, `(..., N, J)`.
         skipped: label and reason of each pre-rank that does not apply.
         levels: number of levels of PCE and curves.
+        remarks: what else was noticed and can be done, in sentences.
     """
 
     findings: tuple[Finding, ...]
     pits: dict[str, Tensor]
     skipped: dict[str, str]
     levels: int = 100
+    remarks: tuple[str, ...] = ()
 
     @cached_property
     def table(self) -> "pd.DataFrame":
@@ -141,9 +144,10 @@ class Diagnosis:
         return ReliabilityGrid(rows).plot(figure)
 
     def __str__(self) -> str:
-        """The table, then what was skipped."""
+        """The table, what was skipped and what was noticed."""
         lines = [self.table.to_string(index=False, float_format="{:.4f}".format, na_rep="")]
         lines += [f"skipped {label}: {reason}" for label, reason in self.skipped.items()]
+        lines += self.remarks
         return "\n".join(lines)
 
 
@@ -177,7 +181,8 @@ def diagnose(
         generator: a generator or seed.
 
     Returns:
-        A `Diagnosis` with `.table`, `.pits`, `.curves`, `.plot()` and `.skipped`.
+        A `Diagnosis` with `.table`, `.pits`, `.curves`, `.plot()`, `.skipped` and
+        `.remarks`.
 
     Example:
         >>> from torch.distributions import MultivariateNormal
@@ -231,7 +236,8 @@ def diagnose(
             note = "; ".join(filter(None, [overall.note, _BLUNT_NOTE if blunt else ""]))
             findings += [replace(overall, p_holm=float(value), note=note), *components]
     pits = {result.prerank.label: result.z for result in results}
-    return Diagnosis(tuple(findings), pits, skipped, levels)
+    remarks = tie_remarks(dist, observed, targets)
+    return Diagnosis(tuple(findings), pits, skipped, levels, remarks)
 
 
 def _applicable(

@@ -12,6 +12,7 @@ from prerank.calibration.error import pce, pce_floor
 from prerank.calibration.nulls import component_null, null_pce, p_value
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.calibration.streaming import ProjectedCalibrationError
+from prerank.calibration.ties import tie_error, tie_remarks
 
 __all__ = [
     "DeviationShape",
@@ -29,4 +30,6 @@ __all__ = [
     "pit_histogram",
     "reliability_band",
     "reliability_curve",
+    "tie_error",
+    "tie_remarks",
 ]

@@ -1,0 +1,71 @@
+"""Observations that take few values, and what they do to a predictor with a density."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.calibration.error import pce_floor
+from prerank.distributions import draw
+from prerank.inputs import as_points
+
+__all__ = ["tie_error", "tie_remarks"]
+
+_DRAWS = 16  # in which a predictor that knows of the values would show one of them
+
+
+def tie_error(y: object) -> npt.NDArray[np.float64]:
+    r"""PCE of a predictor with a density that knows how often each value occurs, and no more.
+
+    .. math:: \frac14 \sum_k p_k^2
+
+    for each target, where :math:`p_k` are the shares of its values. Such a predictor has a narrow
+    peak at each value: its PITs are the middles of the steps of the CDF, and not uniform. The more
+    a predictor knows about the values to come, the larger is this error.
+
+    Args:
+        y: targets `(N, D)`.
+
+    Example:
+        >>> tie_error([[0.0, 0.1], [0.0, 0.2], [1.0, 0.3], [1.0, 0.4]])
+        array([0.125 , 0.0625])
+    """
+    columns = as_points(y, "y").double().flatten(end_dim=-2).mT
+    return np.array([float(_shares(column).square().sum()) / 4 for column in columns])
+
+
+def tie_remarks(dist: Distribution, y: Tensor, names: Sequence[str]) -> tuple[str, ...]:
+    """What to say of targets with ties that a predictor without ties is to meet.
+
+    Args:
+        dist: `batch_shape (..., N)`, `event_shape (D,)`.
+        y: observations `(..., N, D)`.
+        names: of the targets.
+
+    Returns:
+        Sentences; none where the error that ties alone would make is within the floor.
+    """
+    errors = tie_error(y)
+    floor = pce_floor(y.shape[-2])
+    if not (errors > floor).any():
+        return ()
+    met = (draw(dist, _DRAWS, generator=0).points == y).flatten(end_dim=-2).any(0)
+    hit = [d for d, error in enumerate(errors) if error > floor and not bool(met[d])]
+    if not hit:
+        return ()
+    told = []
+    for d in hit:
+        shares = _shares(y[..., d].flatten())
+        told.append(f"{names[d]} ({len(shares)} values, one in {shares.max():.0%} of the rows)")
+    return (
+        f"discrete targets: {', '.join(told)}. A predictor with a density cannot have uniform PITs "
+        f"there; one that knew no more than how often each value occurs would have a PCE of up to "
+        f"{max(errors[d] for d in hit):.3f}. Spread the ties with prerank.datasets.spread_ties, in "
+        f"training and here.",
+    )
+
+
+def _shares(column: Tensor) -> Tensor:
+    return column.unique(return_counts=True)[1].double() / len(column)

@@ -1,6 +1,7 @@
 """Every form of the penalty that is compared in `experiments/frontier` can be trained with."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from prerank.datasets import AR1Regression, published_split
 from prerank.models import MixtureNetwork
-from prerank.training import Objective, Run, Settings, TrainingData
+from prerank.training import Run, Settings, TrainingData
 
 FOLDER = Path(__file__).parents[1] / "experiments" / "frontier"
 if FOLDER.exists():
@@ -21,10 +22,23 @@ else:
     pytest.skip(f"{FOLDER} is not in this copy of the source", allow_module_level=True)
 
 
-def _data():
+def _data(dtype=torch.float32):
     x, y = AR1Regression(dim=3).sample(700, generator=0)
     splits = [published_split(700, seed=seed) for seed in (0, 1)]
-    return TrainingData.build(x, y, [(s.train, s.validation) for s in splits])
+    return TrainingData.build(x, y, [(s.train, s.validation) for s in splits], dtype=dtype)
+
+
+def _trained(form, label, network, data, runs, **options):
+    """Train as `experiments/frontier/run.py` does; any parameters will do for a start."""
+    settings, start = Settings(**{"batch_size": 64, **options, **form.settings}), {}
+    if settings.fine_tune:
+        settings = settings.tuning
+        start["start"] = torch.stack([network.initial(run.seed) for run in runs])
+    objective = form.objective(label)
+    trainer = form.trainer(network, data, runs, objective=objective, settings=settings, **start)
+    while not trainer.done:
+        trainer.step()
+    return trainer.result()
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -32,32 +46,37 @@ def test_a_form_trains_and_stays_finite(name):
     form = FORMS[name]
     network = MixtureNetwork(2, 3, n_components=5, hidden=(8,))
     runs = [Run(0, 0, 10.0), Run(1, 1, 10.0), Run(2, 0, 0.0)]
-    settings = Settings(**{"batch_size": 64, "max_epochs": 2, **form.settings})
-    trained = []
     for label in (form.preranks or ("marginal", "copula"))[-2:]:
-        objective = Objective(form.penalty(label))
-        trainer = form.trainer(network, _data(), runs, objective=objective, settings=settings)
-        while not trainer.done:
-            trainer.step()
-        trained.append(trainer.result().theta)
-        assert trained[-1].isfinite().all()
-    assert not torch.equal(trained[0][0], network.initial(0).float())
+        found = _trained(form, label, network, _data(), runs, max_epochs=2)
+        assert found.theta.isfinite().all()
+        assert found.objective.isfinite().all()
+        moved = [not torch.equal(found.theta[m], network.initial(m).float()) for m in range(3)]
+        # After a first part, which is left out here, runs of strength 0 are done.
+        assert moved == [True, True, not Settings(**form.settings).fine_tune]
 
 
-def test_a_run_does_not_depend_on_the_others():
+@pytest.mark.parametrize(
+    "name",
+    ["default", "from scratch, shifted", "shifted, not shrunk", "shifted by frequencies"],
+)
+def test_a_run_does_not_depend_on_the_others(name):
     # Stopped runs leave the stack, and the shift of a penalty has to follow those that stay.
-    form = FORMS["shifted"]
+    form, data = FORMS[name], _data(torch.float64)
+    assert Settings(**form.settings).fine_tune == (name != "from scratch, shifted")
+    for split, rows in enumerate(data.validation):
+        data.y[split, rows] *= 1.4  # there is something to shift
     network = MixtureNetwork(2, 3, n_components=2, hidden=(8,))
-    settings = Settings(batch_size=64, max_epochs=12, patience=2, lr=3e-2)
-    found = []
-    for runs in ([Run(0, 0, 10.0), Run(1, 1, 300.0), Run(2, 0, 1.0)], [Run(2, 0, 1.0)]):
-        objective = Objective(form.penalty("marginal"))
-        trainer = form.trainer(network, _data(), runs, objective=objective, settings=settings)
-        while not trainer.done:
-            trainer.step()
-        found.append(trainer.result())
-    assert len(set(found[0].epochs.tolist())) > 1  # some left before others
-    torch.testing.assert_close(found[0].theta[2], found[1].theta[0], rtol=1e-3, atol=1e-3)
+    options = {"max_epochs": 12, "patience": 1, "lr": 3e-2}
+    runs = [Run(0, 0, 10.0), Run(1, 1, 300.0), Run(2, 0, 1.0)]
+    together = _trained(form, "marginal", network, data, runs, **options)
+    assert len(set(together.epochs.tolist())) > 1  # some left before others
+    for m, run in enumerate(runs):
+        alone = _trained(form, "marginal", network, data, [run], **options)
+        assert together.epochs[m] == alone.epochs[0]
+        torch.testing.assert_close(together.theta[m], alone.theta[0], rtol=1e-9, atol=1e-9)
+    unshifted = replace(form, settings={**form.settings, "shift": False})
+    other = _trained(unshifted, "marginal", network, data, runs, **options)
+    assert not torch.allclose(other.theta, together.theta, atol=1e-3)
 
 
 def test_the_summary_selects_on_validation_rows_and_reads_test_rows():

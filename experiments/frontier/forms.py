@@ -1,8 +1,8 @@
 """Forms of the penalty that were tried beside the default.
 
-A form that changes what is counted (`tally`) or how counts are judged (`error`), or an option of
-the penalty, also changes the objective on which its runs stop; one that changes `forward` alone is
-stopped on the default's.
+A form that changes what is counted (`tally`), how counts are judged (`error`) or an option of the
+penalty also changes the objective on which its runs stop; one that has another value in training
+(`Other`) is stopped on the default's.
 """
 
 from collections.abc import Callable
@@ -15,15 +15,18 @@ from torch import Tensor
 
 from prerank.distributions import Draws, GaussianMixture
 from prerank.distributions.noise import RunNoise, row_normal
-from prerank.penalty import CalibrationPenalty
+from prerank.penalty import CalibrationPenalty, Tally
 from prerank.pits import smooth
 from prerank.pits.smooth import smooth_pits
 from prerank.preranks import parse
-from prerank.training import Trainer
-from trainers import ApartTrainer, Shifted, ShiftTrainer
+from prerank.training import Objective, Trainer
+from trainers import ApartTrainer
 
 SAMPLED = ("scale", "dependency", "hdr", "copula")
 """Pre-ranks whose PITs need draws."""
+
+SCRATCH = {"fine_tune": False, "shift": False}
+"""The penalty from the first step on, on training rows alone: as published, but exact."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +38,43 @@ class Form:
         settings: changes of the training settings.
         preranks: those for which the form differs from the default; None for all.
         trainer: makes the trainer.
-        fine_tune: begin where the unpenalised run has its best parameters.
     """
 
     penalty: Callable[[str], CalibrationPenalty]
     settings: dict[str, Any] = field(default_factory=dict)
     preranks: tuple[str, ...] | None = None
     trainer: Callable[..., Trainer] = Trainer
-    fine_tune: bool = False
+
+    def objective(self, label: str) -> Objective:
+        """The negative log-likelihood and the penalty of a pre-rank."""
+        penalty = self.penalty(label)
+        return (OtherObjective if isinstance(penalty, Other) else Objective)(penalty)
 
 
-class Unbiased(CalibrationPenalty):
+class Other(CalibrationPenalty):
+    """A penalty whose value in training is not that of its counts."""
+
+
+class OtherObjective(Objective):
+    """Trains on such a value."""
+
+    def __call__(
+        self, dist: Any, y: Any, strength: Any, noise: Any, shift: Any = None
+    ) -> tuple[Tensor, None]:
+        """Ask the penalty itself; it is not shifted."""
+        assert self.penalty is not None
+        assert shift is None
+        value = self.scores(dist, y, noise).mean(-1)
+        return value + strength * self.penalty(dist, y, generator=noise), None
+
+
+class Unbiased(Other):
     r"""Squared gap without the variance of a finite batch: a U-statistic.
 
     .. math:: (\alpha - \bar s)^2 - \frac{\overline{s^2} - \bar s^2}{N - 1}.
     """
 
-    def forward(self, dist: Any, y: Any, *, generator: Any = None) -> Tensor:
+    def forward(self, dist: Any, y: Any, *, shift: Any = None, generator: Any = None) -> Tensor:
         """Mean over levels, components and terms."""
         total: Any = 0
         for z, _ in _pits(self, dist, y, generator):
@@ -63,13 +86,13 @@ class Unbiased(CalibrationPenalty):
         return total
 
 
-class Sorted(CalibrationPenalty):
+class Sorted(Other):
     r"""Distance between sorted PITs and uniform quantiles, free of levels and their smoothing.
 
     .. math:: \frac1N \sum_i \Big| z_{(i)} - \frac{i - 1/2}{N} \Big|^p.
     """
 
-    def forward(self, dist: Any, y: Any, *, generator: Any = None) -> Tensor:
+    def forward(self, dist: Any, y: Any, *, shift: Any = None, generator: Any = None) -> Tensor:
         """Mean over ranks, components and terms."""
         total: Any = 0
         for z, _ in _pits(self, dist, y, generator):
@@ -80,10 +103,10 @@ class Sorted(CalibrationPenalty):
         return total
 
 
-class Hard(CalibrationPenalty):
+class Hard(Other):
     """Hard comparisons in the value, smooth ones in the gradient."""
 
-    def forward(self, dist: Any, y: Any, *, generator: Any = None) -> Tensor:
+    def forward(self, dist: Any, y: Any, *, shift: Any = None, generator: Any = None) -> Tensor:
         """The exact PCE of the batch."""
         again = RunNoise(generator.seeds, generator.step)
         found = _pits(self, dist, y, generator)
@@ -107,18 +130,18 @@ class Equal(CalibrationPenalty):
         return self._count(_pits(self, dist, y, generator, draws=draws))
 
 
-class Warm(CalibrationPenalty):
+class Warm(Other):
     """The strength grows linearly over the first steps."""
 
     steps = 2000
 
-    def forward(self, dist: Any, y: Any, *, generator: Any = None) -> Tensor:
+    def forward(self, dist: Any, y: Any, *, shift: Any = None, generator: Any = None) -> Tensor:
         """The default, times the share of the warm-up that has passed."""
         value = super().forward(dist, y, generator=generator)
         return value * _passed(generator, self.steps)
 
 
-class Pool(CalibrationPenalty):
+class Pool(Other):
     """The gap of a running mean over batches; the gradient is that of the present batch.
 
     Args:
@@ -135,7 +158,7 @@ class Pool(CalibrationPenalty):
         super().__init__(preranks, **options)
         self.share, self.delta, self.warm = share, delta, warm
 
-    def forward(self, dist: Any, y: Any, *, generator: Any = None) -> Tensor:
+    def forward(self, dist: Any, y: Any, *, shift: Any = None, generator: Any = None) -> Tensor:
         """Mean over levels, components and terms, at the pooled frequencies."""
         found = self.tally(dist, y, generator=generator)
         frequencies = torch.stack([c / found.rows for c in found.counts])
@@ -156,13 +179,51 @@ class Pool(CalibrationPenalty):
 class Worst(CalibrationPenalty):
     """Root mean square over the components instead of their mean: the worst count most."""
 
-    def error(self, tally: Any) -> Tensor:
-        """Judge validation rows by it too."""
-        total: Any = 0
-        for counts in tally.counts:
-            each = (_grid(self, counts) - counts / tally.rows).abs().mean(-1)
-            total = total + (each.square().mean(-1) + 1e-12).sqrt()
-        return total
+    def error(self, tally: Tally, shift: Tensor | None = None) -> Tensor:
+        """Judge validation rows by it too; for a single term."""
+        frequencies = tally.frequencies if shift is None else tally.frequencies + shift
+        each = (_grid(self, frequencies) - frequencies).abs().mean(-1)
+        return (each.square().mean(-1) + 1e-12).sqrt()
+
+
+class Whole(CalibrationPenalty):
+    """The shift is the difference of validation and training rows, noise and all."""
+
+    def shift(self, training: Tally, validation: Tally) -> Tensor:
+        """Do not shrink it."""
+        return validation.frequencies - training.frequencies
+
+
+class Stein(CalibrationPenalty):
+    """The shift is shrunk by the mean of the Cramér-von Mises statistic instead of its quantile."""
+
+    def shift(self, training: Tally, validation: Tally) -> Tensor:
+        """As James and Stein would."""
+        gap = validation.frequencies - training.frequencies
+        size = gap.square().sum(-1, keepdim=True) / (self.levels - 1)
+        noise = (1 / training.rows + 1 / validation.rows) / 6
+        return (1 - noise / size).clamp_min(0) * gap
+
+
+class Frequencies(CalibrationPenalty):
+    r"""The shift is shrunk frequency by frequency.
+
+    The difference of two empirical CDFs of one law is a Brownian bridge, with independent
+    coefficients :math:`\sqrt2 Z_k / (k \pi)` of :math:`\sin(k \pi \alpha)`, times the root of
+    :math:`1 / N_{training} + 1 / N_{validation}`.
+    """
+
+    def shift(self, training: Tally, validation: Tally) -> Tensor:
+        """Shrink each coefficient by what noise has of it."""
+        gap = validation.frequencies - training.frequencies
+        grid, step = _grid(self, gap), 1 / (self.levels - 1)
+        k = torch.arange(1, self.levels - 1, dtype=gap.dtype, device=gap.device)
+        waves = torch.sin(torch.pi * k.unsqueeze(1) * grid)  # (levels - 2, levels)
+        found = 2 * step * gap @ waves.mT
+        rate = 1 / training.rows + 1 / validation.rows
+        noise = 2 * rate * (step / (2 * torch.sin(torch.pi * k * step / 2))).square()
+        share = 1 - noise / found.square().clamp_min(torch.finfo(gap.dtype).tiny)
+        return (share.clamp_min(0) * found) @ waves
 
 
 class References(CalibrationPenalty):
@@ -212,47 +273,67 @@ def _with(cls: type[CalibrationPenalty] = CalibrationPenalty, **options: Any) ->
     return lambda label: cls(parse(label), **options)
 
 
+def _scratch(penalty: Any, **options: Any) -> Form:
+    settings = {**SCRATCH, **options.pop("settings", {})}
+    return Form(penalty, settings=settings, **options)
+
+
+def _apart(share: float) -> Any:
+    return partial(ApartTrainer, share=share)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "tau 20": {"penalty": _with(tau=20.0), "preranks": SAMPLED},
+    "tau 50": {"penalty": _with(tau=50.0), "preranks": SAMPLED},
+    "tau 300": {"penalty": _with(tau=300.0), "preranks": SAMPLED},
+    "level tau 20": {"penalty": _with(level_tau=20.0)},
+    "level tau 50": {"penalty": _with(level_tau=50.0)},
+    "level tau 300": {"penalty": _with(level_tau=300.0)},
+    "square": {"penalty": _with(p=2.0)},
+    "25 draws": {"penalty": _with(n_samples=25), "preranks": SAMPLED},
+    "400 draws": {"penalty": _with(n_samples=400), "preranks": SAMPLED},
+    "equal draws": {"penalty": _with(Equal), "preranks": SAMPLED},
+    "batch 128": {"penalty": _with(), "settings": {"batch_size": 128}},
+    "batch 1024": {"penalty": _with(), "settings": {"batch_size": 1024}},
+    "worst component": {"penalty": _with(Worst), "preranks": ("marginal", "pca")},
+    "half as references": {"penalty": _with(References, every=2), "preranks": ("copula",)},
+    "eighth as references": {"penalty": _with(References, every=8), "preranks": ("copula",)},
+}
+"""Changes that can be made to the default and to training from scratch alike."""
+
 FORMS: dict[str, Form] = {
     "default": Form(_with()),
-    "tau 20": Form(_with(tau=20.0), preranks=SAMPLED),
-    "tau 50": Form(_with(tau=50.0), preranks=SAMPLED),
-    "tau 300": Form(_with(tau=300.0), preranks=SAMPLED),
-    "level tau 20": Form(_with(level_tau=20.0)),
-    "level tau 50": Form(_with(level_tau=50.0)),
-    "level tau 300": Form(_with(level_tau=300.0)),
-    "square": Form(_with(p=2.0)),
-    "square, unbiased": Form(_with(Unbiased, p=2.0)),
-    "sorted": Form(_with(Sorted)),
-    "sorted, square": Form(_with(Sorted, p=2.0)),
-    "hard value": Form(_with(Hard)),
-    "25 draws": Form(_with(n_samples=25), preranks=SAMPLED),
-    "400 draws": Form(_with(n_samples=400), preranks=SAMPLED),
-    "equal draws": Form(_with(Equal), preranks=SAMPLED),
-    "batch 128": Form(_with(), settings={"batch_size": 128}),
-    "batch 1024": Form(_with(), settings={"batch_size": 1024}),
-    "warm-up": Form(_with(Warm)),
-    "pool": Form(_with(Pool)),
-    "pool .3": Form(_with(Pool, share=0.3)),
-    "pool, square": Form(_with(Pool, p=2.0)),
-    "pool, huber .02": Form(_with(Pool, delta=0.02)),
-    "pool .3, huber .02": Form(_with(Pool, share=0.3, delta=0.02)),
-    "pool, huber .05": Form(_with(Pool, delta=0.05)),
-    "pool .03, huber .05": Form(_with(Pool, share=0.03, delta=0.05)),
-    "pool, huber .02, warm-up": Form(_with(Pool, delta=0.02, warm=2000)),
-    "pool .3, warm-up": Form(_with(Pool, share=0.3, warm=2000)),
-    "apart": Form(_with(), trainer=partial(ApartTrainer, share=0.2)),
-    "apart, warm-up": Form(_with(Warm), trainer=partial(ApartTrainer, share=0.2)),
-    "apart, pool .3": Form(_with(Pool, share=0.3), trainer=partial(ApartTrainer, share=0.2)),
-    "validation": Form(_with(), trainer=partial(ApartTrainer, share=0.0)),
-    "validation, warm-up": Form(_with(Warm), trainer=partial(ApartTrainer, share=0.0)),
-    "validation, pool .3, warm-up": Form(
-        _with(Pool, share=0.3, warm=2000), trainer=partial(ApartTrainer, share=0.0)
+    **{name: Form(**options) for name, options in OPTIONS.items()},
+    "rate 3e-4": Form(_with(), settings={"lr": 3e-4}),
+    "patience 15": Form(_with(), settings={"patience": 5}),
+    "shifted, less shrunk": Form(_with(Stein)),
+    "not shifted": Form(_with(), settings={"shift": False}),
+    "shifted, not shrunk": Form(_with(Whole)),
+    "shifted by frequencies": Form(_with(Frequencies)),
+    "from scratch": _scratch(_with()),
+    "from scratch, shifted": Form(_with(), settings={"fine_tune": False}),
+    **{f"from scratch, {name}": _scratch(**options) for name, options in OPTIONS.items()},
+    "from scratch, square, unbiased": _scratch(_with(Unbiased, p=2.0)),
+    "from scratch, sorted": _scratch(_with(Sorted)),
+    "from scratch, sorted, square": _scratch(_with(Sorted, p=2.0)),
+    "from scratch, hard value": _scratch(_with(Hard)),
+    "from scratch, warm-up": _scratch(_with(Warm)),
+    "from scratch, pool": _scratch(_with(Pool)),
+    "from scratch, pool .3": _scratch(_with(Pool, share=0.3)),
+    "from scratch, pool, square": _scratch(_with(Pool, p=2.0)),
+    "from scratch, pool, huber .02": _scratch(_with(Pool, delta=0.02)),
+    "from scratch, pool .3, huber .02": _scratch(_with(Pool, share=0.3, delta=0.02)),
+    "from scratch, pool, huber .05": _scratch(_with(Pool, delta=0.05)),
+    "from scratch, pool .03, huber .05": _scratch(_with(Pool, share=0.03, delta=0.05)),
+    "from scratch, pool, huber .02, warm-up": _scratch(_with(Pool, delta=0.02, warm=2000)),
+    "from scratch, pool .3, warm-up": _scratch(_with(Pool, share=0.3, warm=2000)),
+    "from scratch, apart": _scratch(_with(), trainer=_apart(0.2)),
+    "from scratch, apart, warm-up": _scratch(_with(Warm), trainer=_apart(0.2)),
+    "from scratch, apart, pool .3": _scratch(_with(Pool, share=0.3), trainer=_apart(0.2)),
+    "from scratch, apart .1, warm-up": _scratch(_with(Warm), trainer=_apart(0.1)),
+    "from scratch, validation": _scratch(_with(), trainer=_apart(0.0)),
+    "from scratch, validation, warm-up": _scratch(_with(Warm), trainer=_apart(0.0)),
+    "from scratch, validation, pool .3, warm-up": _scratch(
+        _with(Pool, share=0.3, warm=2000), trainer=_apart(0.0)
     ),
-    "apart .1, warm-up": Form(_with(Warm), trainer=partial(ApartTrainer, share=0.1)),
-    "shifted": Form(_with(Shifted), trainer=ShiftTrainer),
-    "fine-tuned": Form(_with(), fine_tune=True),
-    "fine-tuned, shifted": Form(_with(Shifted), trainer=ShiftTrainer, fine_tune=True),
-    "worst component": Form(_with(Worst), preranks=("marginal", "pca")),
-    "half as references": Form(_with(References, every=2), preranks=("copula",)),
-    "eighth as references": Form(_with(References, every=8), preranks=("copula",)),
 }

@@ -9,10 +9,8 @@ belongs to the first that claims it, and what a killed process had claimed is fr
 """
 
 import argparse
-import math
 import time
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -22,11 +20,11 @@ from prerank.datasets import PUBLISHED_SEEDS, load_table, published_split
 from prerank.errors import NotApplicableError
 from prerank.models import MixtureNetwork
 from prerank.preranks import PAPER, parse
-from prerank.storage import write_json
+from prerank.storage import read_tensors, write_json, write_tensors
 from prerank.training import Objective, Run, Settings, TrainingData, evaluate, train
 
 SETTINGS = Settings(lr=1e-4, batch_size=256, max_epochs=5000, patience=15, min_delta=1e-4)
-STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 NONE = "none"
 
 
@@ -43,11 +41,15 @@ class Problem:
         self.network = MixtureNetwork(table.x.shape[1], table.y.shape[1])
         self.probe = self.network(self.network.initial(0)[None].to(self.data.x), self.data.x[:1])
 
-    @cached_property
-    def unpenalised(self) -> torch.Tensor:
-        """Best parameters of the five seeds without a penalty, `(5, P)`."""
+    def unpenalised(self, folder: Path) -> torch.Tensor:
+        """Best parameters of the five seeds without a penalty, `(5, P)`, trained once."""
+        path = folder / f"{self.name}.safetensors"
+        if path.exists():
+            return read_tensors(path)[0]["theta"].to(self.data.x.device)
         runs = [Run(seed, m) for m, seed in enumerate(PUBLISHED_SEEDS)]
-        return train(self.network, self.data, runs, settings=SETTINGS).theta
+        theta = train(self.network, self.data, runs, settings=SETTINGS).theta
+        write_tensors(path, {"theta": theta}, {"dataset": self.name})
+        return theta
 
     def applies(self, label: str) -> bool:
         """Whether the pre-rank can be computed for these targets."""
@@ -57,25 +59,25 @@ class Problem:
             return False
         return True
 
-    def unit(self, form: str, label: str, strengths: tuple[float, ...], max_steps: int) -> dict:
+    def unit(self, form: str, label: str, strengths: tuple[float, ...], folder: Path) -> dict:
         """Train and judge one stack."""
         chosen = FORMS[form]
-        penalty = None if label == NONE else chosen.penalty(label)
+        objective = Objective() if label == NONE else chosen.objective(label)
         settings = replace(SETTINGS, **chosen.settings)
-        steps = max(1, self.data.train.shape[1] // settings.batch_size)
-        settings = replace(
-            settings, max_epochs=min(settings.max_epochs, math.ceil(max_steps / steps))
-        )
         grid = (0.0,) if label == NONE else strengths
         runs = [
             Run(seed, m, strength) for strength in grid for m, seed in enumerate(PUBLISHED_SEEDS)
         ]
         start = time.perf_counter()
+        if label == NONE or settings.fine_tune:
+            base = self.unpenalised(folder).repeat(len(grid), 1)
+            options = {"start": base}
+            settings = settings.tuning
+        else:
+            options = {}
         trainer = chosen.trainer(
-            self.network, self.data, runs, objective=Objective(penalty), settings=settings
+            self.network, self.data, runs, objective=objective, settings=settings, **options
         )
-        if chosen.fine_tune:
-            trainer.theta.copy_(self.unpenalised.repeat(len(grid), 1))
         while not trainer.done:
             trainer.step()
         result = trainer.result()
@@ -109,7 +111,6 @@ class Problem:
             "form": form,
             "prerank": label,
             "seconds": seconds,
-            "max_steps": max_steps,
             "records": records,
         }
 
@@ -132,11 +133,12 @@ def main() -> None:
     parser.add_argument("--forms", nargs="+", default=list(FORMS), choices=list(FORMS))
     parser.add_argument("--preranks", nargs="+", default=["marginal", "scale", "hdr", "copula"])
     parser.add_argument("--strengths", nargs="+", type=float, default=list(STRENGTHS))
-    parser.add_argument("--max-steps", type=int, default=10**9)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--time-limit", type=float, default=float("inf"), help="of beginning, in s")
     parser.add_argument("--out", type=Path, default=Path("frontier-results"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    begun = time.perf_counter()
     for name in options.datasets:
         problem = Problem(name, options.device)
         units = [("default", NONE)]
@@ -149,9 +151,9 @@ def main() -> None:
         for form, label in units:
             stem = f"{name}-{label}-{form}".replace(" ", "_").replace(",", "")
             path = options.out / f"{stem}.json"
-            if not claim(path):
+            if time.perf_counter() - begun > options.time_limit or not claim(path):
                 continue
-            found = problem.unit(form, label, tuple(options.strengths), options.max_steps)
+            found = problem.unit(form, label, tuple(options.strengths), options.out)
             write_json(path, found)
             path.with_suffix(".claim").unlink()
             print(f"{stem}: {found['seconds']:.1f} s", flush=True)

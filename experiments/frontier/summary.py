@@ -65,13 +65,13 @@ class Curve:
         """Least mean excess on test rows among the strengths that cost at most so much."""
         return float(self.excess["test"].mean(1)[self.cost <= budget].min())
 
-    def selected(self) -> tuple[Selection, int]:
-        """What the validation rows select, and its place among the strengths."""
+    def selected(self, budget: float = 0.10) -> tuple[Selection, int]:
+        """What the validation rows select under a budget, and its place among the strengths."""
         trials = [
             Trial(strength, self.excess["validation"][i], self.energy["validation"][i])
             for i, strength in enumerate(self.strengths)
         ]
-        selection = choose_strength(trials)
+        selection = choose_strength(trials, budget=budget)
         return selection, self.strengths.index(selection.strength or 0.0)
 
 
@@ -94,7 +94,7 @@ def table(found: dict[tuple[str, str, str], Curve]) -> Iterator[str]:
     for (dataset, label, form), curve in found.items():
         selection, place = curve.selected()
         excess = 1e4 * curve.excess["test"]
-        error = (excess[place] - excess[0]).std(ddof=1) / excess.shape[1] ** 0.5
+        error = excess[place].std(ddof=1) / excess.shape[1] ** 0.5
         strength = "none" if selection.strength is None else f"{selection.strength:g}"
         lowest = " | ".join(f"{1e4 * curve.lowest(budget):.0f}" for budget in _BUDGETS)
         yield (

@@ -90,5 +90,5 @@ def test_a_real_dataset():
     assert len(table.x) == 7207
     assert np.isfinite(table.x).all()
     assert np.isfinite(table.y).all()
-    assert table.targets == ("y0", "y1", "y2", "y3")
+    assert table.targets == ("inc", "food", "house", "utili")
     assert (table.y.std(0) > 0).all()

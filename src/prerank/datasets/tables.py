@@ -1,15 +1,35 @@
 """Tables of inputs and targets in Parquet files."""
 
+import hashlib
+import json
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from prerank.errors import InputError
+from prerank.datasets.registry import DATASETS, canonical_name
+from prerank.errors import InputError, ShapeError
+from prerank.storage import write_atomically
 
-__all__ = ["Table", "data_folder", "load_table"]
+__all__ = [
+    "Table",
+    "check_name",
+    "content_hash",
+    "data_folder",
+    "load_table",
+    "save_table",
+    "table_path",
+    "table_shape",
+]
+
+# Where a file's schema keeps the original names of its columns, as JSON lists.
+_NAMES = {"x": b"x_columns", "y": b"y_columns"}
+_LONGEST_NAME = 100  # with the suffix, and that of a temporary file, it fits every file system
 
 
 @dataclass(frozen=True)
@@ -20,8 +40,9 @@ class Table:
         name: of the dataset.
         x: `(N, L)`.
         y: `(N, D)`.
-        inputs: names of the input columns.
-        targets: names of the target columns.
+        inputs: names of the input columns, L of them: the original ones where the file has
+            them, x0, x1, ... otherwise.
+        targets: names of the target columns, D of them, in the same way.
     """
 
     name: str
@@ -40,28 +61,141 @@ def data_folder() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "prerank"
 
 
+def table_path(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
+    """Where the table of that name lies, or would lie: `FOLDER/NAME.parquet`."""
+    return (data_folder() if folder is None else Path(folder)) / f"{name}.parquet"
+
+
+def check_name(name: str) -> str:
+    """Refuse a name that could leave the folder, or that some file system does not take.
+
+    Example:
+        >>> check_name("air")
+        'air'
+        >>> check_name("../air")
+        Traceback (most recent call last):
+        prerank.errors.InputError: '../air' cannot name a dataset: ...
+    """
+    if (
+        not re.fullmatch(r"\w[\w.-]*", name)
+        or ".." in name
+        or name.endswith(".")
+        or len(name.encode()) > _LONGEST_NAME
+    ):
+        raise InputError(
+            f"{name[: 2 * _LONGEST_NAME]!r} cannot name a dataset: use letters, digits, '_', '-' "
+            f"and single dots, {_LONGEST_NAME} at most"
+        )
+    return name
+
+
 def load_table(name: str, folder: str | os.PathLike[str] | None = None) -> Table:
-    """Read `NAME.parquet`, whose columns x0, x1, ... are inputs and y0, y1, ... targets."""
+    """Read `NAME.parquet`, whose columns x0, x1, ... are inputs and y0, y1, ... targets.
+
+    Where there is no file of that name, one of the name's other spellings in the registry will
+    do: `blogdata` finds `blog_data.parquet`.
+    """
     import pyarrow
     from pyarrow import parquet
 
-    path = (data_folder() if folder is None else Path(folder)) / f"{name}.parquet"
+    path = table_path(name, folder)
+    if not path.exists():
+        name = canonical_name(name)
+        path = table_path(name, folder)
     try:
         frame = parquet.read_table(path)
-    except (OSError, pyarrow.ArrowInvalid) as error:
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        listed = any(record.name == name for record in DATASETS)
+        advice = f"; `prerank datasets show {name}` says how to get it" if listed else ""
         raise InputError(
-            f"cannot read {path}: {error}. Set PRERANK_DATA to the folder that holds it"
+            f"cannot read {path}: {error}. Set PRERANK_DATA to the folder that holds it{advice}"
         ) from error
-    columns = {kind: _numbered(frame.column_names, kind) for kind in "xy"}
-    if not columns["x"] or not columns["y"]:
-        raise InputError(f"{path} needs columns x0, x1, ... and y0, y1, ...")
+    columns = _columns(frame.column_names, path)
     x, y = (
         np.stack([frame[c].to_numpy().astype(np.float32) for c in columns[kind]], axis=1)
         for kind in "xy"
     )
-    return Table(name, x, y, tuple(columns["x"]), tuple(columns["y"]))
+    known = frame.schema.metadata or {}
+    inputs, targets = (_original_names(known, kind, columns[kind]) for kind in "xy")
+    return Table(name, x, y, inputs, targets)
+
+
+def save_table(table: Table, folder: str | os.PathLike[str] | None = None) -> Path:
+    """Write `NAME.parquet` in one step, with the names of the columns in its schema.
+
+    Example:
+        >>> import tempfile
+        >>> x, y = np.zeros((2, 1), np.float32), np.ones((2, 1), np.float32)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = save_table(Table("ones", x, y, ("age",), ("height",)), folder)
+        ...     path.name, load_table("ones", folder).targets
+        ('ones.parquet', ('height',))
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    path = table_path(check_name(table.name), folder)
+    parts = {"x": (table.x, table.inputs), "y": (table.y, table.targets)}
+    for kind, (values, names) in parts.items():
+        if values.ndim != 2 or values.shape != (len(table.y), len(names)):
+            raise ShapeError(
+                f"{kind} of table {table.name!r} must be ({len(table.y)}, {len(names)}), "
+                f"got {values.shape}"
+            )
+    columns = {
+        f"{kind}{number}": np.ascontiguousarray(column, dtype=np.float32)
+        for kind, (values, _) in parts.items()
+        for number, column in enumerate(values.T)
+    }
+    about = {_NAMES[kind]: json.dumps(list(names)) for kind, (_, names) in parts.items()}
+    frame = pyarrow.table(columns).replace_schema_metadata(about | {b"dataset": table.name})
+    try:
+        return write_atomically(
+            path, lambda file: parquet.write_table(frame, file, compression="zstd")
+        )
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error}") from error
+
+
+def table_shape(path: str | os.PathLike[str]) -> tuple[int, int, int]:
+    """Numbers of rows, inputs and targets of a file, N, L and D, without reading the rows."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        about = parquet.read_metadata(path)
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
+    columns = _columns(about.schema.to_arrow_schema().names, Path(path))
+    return about.num_rows, len(columns["x"]), len(columns["y"])
+
+
+def content_hash(table: Table) -> str:
+    """SHA-256 of the numbers of a table: equal for equal numbers, however the file is packed."""
+    digest = hashlib.sha256(repr((table.x.shape, table.y.shape)).encode())
+    for values in (table.x, table.y):
+        digest.update(np.ascontiguousarray(values, dtype="<f4").tobytes())
+    return digest.hexdigest()
+
+
+def _columns(names: list[str], path: Path) -> dict[str, list[str]]:
+    columns = {kind: _numbered(names, kind) for kind in "xy"}
+    if not columns["x"] or not columns["y"]:
+        raise InputError(f"{path} needs columns x0, x1, ... and y0, y1, ...")
+    return columns
 
 
 def _numbered(names: list[str], kind: str) -> list[str]:
     found = [name for name in names if name[:1] == kind and name[1:].isdigit()]
     return sorted(found, key=lambda name: int(name[1:]))
+
+
+def _original_names(known: Mapping[bytes, bytes], kind: str, columns: list[str]) -> tuple[str, ...]:
+    """Names from a file's schema, or those of its columns where the schema has none that fit."""
+    try:
+        names: Any = json.loads(known.get(_NAMES[kind], b"[]"))
+    except ValueError:
+        names = []
+    if isinstance(names, list) and len(names) == len(columns):
+        return tuple(str(name) for name in names)
+    return tuple(columns)

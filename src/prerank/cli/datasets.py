@@ -1,0 +1,302 @@
+"""`prerank datasets`: what there is, getting it, and bringing one's own."""
+
+import csv
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
+from prerank.datasets.copies import LocalCopy, has_right_numbers, local_copies, local_copy
+from prerank.datasets.registry import canonical_name
+from prerank.datasets.tables import data_folder, table_path, table_shape
+from prerank.errors import InputError, PrerankError
+
+__all__ = ["datasets"]
+
+datasets = typer.Typer(
+    name="datasets",
+    help="The paper's datasets and your own: list, show, fetch and import them.",
+    no_args_is_help=True,
+)
+
+Folder = Annotated[
+    Path | None,
+    typer.Option(file_okay=False, help="Folder of the tables; PRERANK_DATA or the cache if left."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(file_okay=False, help="Folder to write to; PRERANK_DATA or the cache if left."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+_LABELS = {"n_rows": "rows in the paper", "n_inputs": "inputs L", "n_targets": "targets D"}
+
+
+@datasets.command("list")
+def list_(folder: Folder = None, as_json: AsJson = False) -> None:
+    """List the datasets: the paper's eighteen, and others that are in the folder."""
+    place = data_folder() if folder is None else folder
+    copies = local_copies(place)
+    records = {record.name: record for record in DATASETS}
+    rows = [_entry(name, records.get(name), copies.get(name)) for name in records | copies]
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table(title=f"Datasets (tables in {escape(str(place))})", title_justify="left")
+    table.add_column("name", no_wrap=True)
+    for heading in ("rows here", "L", "D"):
+        table.add_column(heading, justify="right")
+    table.add_column("fetchable")
+    table.add_column("where", overflow="fold")
+    for row in rows:
+        here = row["local"]
+        table.add_row(
+            row["name"],
+            _count(here["n_rows"], "broken") if here else "",
+            _count(row["n_inputs"]),
+            _count(row["n_targets"]),
+            {True: "yes", False: "no", None: "own"}[row["fetchable"]],
+            escape(here["path"] if here else _source(records[row["name"]])),
+        )
+    Console().print(table)
+
+
+@datasets.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a dataset.")],
+    folder: Folder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known about a dataset, and whether it is here."""
+    with _one_line_errors():
+        facts = _facts(name, folder)
+    if as_json:
+        _print_json(facts)
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    local = facts.pop("local")
+    for key, value in facts.items():
+        if value not in ("", ()):
+            table.add_row(_LABELS.get(key, key.replace("_", " ")), escape(_word(value)))
+    table.add_row("here", escape(_status(local)))
+    Console().print(table)
+
+
+@datasets.command("fetch")
+def fetch_(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that can be fetched.")] = False,
+    out: Out = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(help="Address of a folder with the originals, such as a mirror."),
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Download again what is already there.")] = False,
+) -> None:
+    """Download public originals, check their SHA-256, encode them and write NAME.parquet."""
+    if bool(names) == everything:
+        raise typer.BadParameter("name datasets, or give --all", param_hint="NAME")
+    chosen = [_record(name) for name in names or ()] or [d for d in DATASETS if d.fetchable]
+    failed = False
+    for record in chosen:
+        path = table_path(record.name, out)
+        if path.is_file() and not force:
+            typer.echo(f"{record.name} is already there: {path} (--force downloads it again)")
+            continue
+        try:
+            with _progress(record) as on_bytes:
+                path = fetch(record, out, origin=origin, force=force, on_bytes=on_bytes)
+            typer.echo(f"{record.name}: {_shape(*table_shape(path))} in {path}")
+        except PrerankError as error:  # the others may still come
+            failed = True
+            _complain(error)
+    if everything:
+        others = ", ".join(record.name for record in DATASETS if not record.fetchable)
+        typer.echo(f"Not to be fetched, see `prerank datasets show NAME`: {others}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@datasets.command("import")
+def import_(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A CSV, ARFF or Parquet file.")],
+    targets: Annotated[
+        str, typer.Option(help="Names of the target columns, with commas between them.")
+    ],
+    inputs: Annotated[
+        str | None, typer.Option(help="Names of the input columns; all others if left.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the dataset; the file's if left.")] = None,
+    out: Out = None,
+    header: Annotated[
+        bool,
+        typer.Option(help="Whether a CSV file names its columns; else they are 0, 1, ..."),
+    ] = True,
+) -> None:
+    """Encode a file of your own by the same rule and write NAME.parquet."""
+    wanted = _split(targets, "--targets")
+    chosen = None if inputs is None else _split(inputs, "--inputs")
+    with _one_line_errors():
+        done = import_table(path, wanted, out, name, chosen, header=header)
+    for column, reason in done.removed.items():
+        typer.echo(f"left out column {column!r}: {reason}")
+    lost = {"a target": done.rows_without_target, "an input": done.rows_without_input}
+    for what, count in lost.items():
+        if count:
+            typer.echo(f"left out {_counted(count, 'row')}: {what} is missing")
+    shape = _shape(done.n_rows, len(done.inputs), len(done.targets))
+    typer.echo(f"{done.name}: {shape} in {done.path}")
+
+
+def _entry(name: str, record: Dataset | None, copy: LocalCopy | None) -> dict[str, Any]:
+    """One row of the list; what the registry does not know is a table of one's own."""
+    rows, inputs, targets = copy.shape if copy and copy.shape else (None, None, None)
+    return {
+        "name": name,
+        "n_rows": record.n_rows if record else rows,
+        "n_inputs": record.n_inputs if record else inputs,
+        "n_targets": record.n_targets if record else targets,
+        "fetchable": record.fetchable if record else None,
+        "origin": record.origin.url if record and record.origin else None,
+        "local": _place(copy),
+    }
+
+
+def _facts(name: str, folder: Path | None) -> dict[str, Any]:
+    """All of a record, and how the table here compares to it; or a table of one's own."""
+    copy = local_copy(name, folder)
+    if copy and all(record.name != canonical_name(name) for record in DATASETS):
+        table = load_table(name, folder)
+        names = {"targets": table.targets, "inputs": table.inputs}
+        return {"name": name} | names | {"local": _place(copy)}
+    record = _record(name)
+    facts = asdict(record) | {"fetchable": record.fetchable}
+    del facts["content"], facts["origin"]
+    if record.origin:
+        facts["origin"] = record.origin.url
+        facts |= {key: value for key, value in asdict(record.origin).items() if value}
+    if not record.fetchable:
+        facts["import_with"] = _import_command(record)
+    local = _place(local_copy(record.name, folder))
+    if local:
+        local["right_numbers"] = has_right_numbers(record, folder)
+    return facts | {"local": local}
+
+
+def _place(copy: LocalCopy | None) -> dict[str, Any] | None:
+    if copy is None:
+        return None
+    n_rows, n_inputs, n_targets = copy.shape or (None, None, None)
+    return {
+        "path": str(copy.path),
+        "n_rows": n_rows,
+        "n_inputs": n_inputs,
+        "n_targets": n_targets,
+        "problem": copy.problem,
+    }
+
+
+def _status(local: dict[str, Any] | None) -> str:
+    if local is None:
+        return "no"
+    if local["problem"]:
+        return str(local["problem"])
+    shape = _shape(local["n_rows"], local["n_inputs"], local["n_targets"])
+    right = local.get("right_numbers")
+    judgement = "" if right is None else f", with {'the right' if right else 'OTHER'} numbers"
+    return f"{shape} in {local['path']}{judgement}"
+
+
+def _source(record: Dataset) -> str:
+    return record.origin.repository if record.origin and record.fetchable else "to be brought"
+
+
+def _import_command(record: Dataset) -> str:
+    words = ["prerank datasets import FILE", f"--name {record.name}"]
+    words.append(f"--targets {','.join(record.targets)}")
+    if record.inputs:
+        words.append(f"--inputs {','.join(record.inputs)}")
+    if not record.header:
+        words.append("--no-header")
+    return " ".join(words)
+
+
+def _record(name: str) -> Dataset:
+    try:
+        return find_dataset(name)
+    except InputError as error:
+        raise typer.BadParameter(str(error), param_hint="NAME") from error
+
+
+def _split(text: str, option: str) -> list[str]:
+    """Names between commas; one that holds a comma is quoted."""
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    if not names or "" in names:
+        raise typer.BadParameter(f"{text!r} leaves a name empty", param_hint=option)
+    return names
+
+
+@contextmanager
+def _progress(record: Dataset) -> Iterator[Any]:
+    """A bar on a terminal, nothing elsewhere; gives the function that moves it."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(record.name, total=record.origin.size if record.origin else None)
+        yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    try:
+        yield
+    except PrerankError as error:
+        _complain(error)
+        raise typer.Exit(1) from error
+
+
+def _complain(error: PrerankError) -> None:
+    typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _shape(rows: int, inputs: int, targets: int) -> str:
+    parts = ((rows, "row"), (inputs, "input"), (targets, "target"))
+    return ", ".join(_counted(count, word) for count, word in parts)
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _count(value: int | None, otherwise: str = "?") -> str:
+    return otherwise if value is None else f"{value:,}"
+
+
+def _word(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    words = {True: "yes", False: "no", None: "not known"}
+    return words[value] if isinstance(value, bool | None) else str(value)

@@ -1,0 +1,167 @@
+"""Reading CSV, ARFF and Parquet files into columns with names."""
+
+import csv
+import os
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prerank.datasets.arff import read_arff
+from prerank.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["parse_columns", "read_columns", "read_csv", "sniff_delimiter"]
+
+_CSV, _ARFF, _PARQUET = (".csv", ".tsv", ".txt", ".data"), (".arff",), (".parquet", ".pq")
+_DELIMITERS = ",;\t"
+_SAMPLE_CHARACTERS, _SAMPLE_ROWS = 65_536, 20
+_MISSING = ("", "?", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None")
+_LARGEST_CSV = 2**31 - 2  # one block of pyarrow's reader, see below
+
+
+def read_columns(path: str | os.PathLike[str], *, header: bool = True) -> "pa.Table":
+    """Read a table from a file whose format its suffix tells.
+
+    Args:
+        path: `.csv`, `.tsv`, `.txt` and `.data` hold rows with a delimiter, `.arff` a dense ARFF
+            file, `.parquet` and `.pq` Parquet.
+        header: whether the first row of a CSV file names the columns; else they are 0, 1, ...
+
+    Raises:
+        InputError: when the file is not there, is empty, is not what its suffix says, or has
+            several columns of one name; the message begins with the path.
+    """
+    file = Path(path)
+    suffix = file.suffix.lower()
+    try:
+        if suffix in _PARQUET:
+            _need_header(header)
+            return _check_names(_read_parquet(file))
+        return parse_columns(file.read_bytes(), file.name, header=header)
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror or error}") from error
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def parse_columns(data: bytes, file: str, *, header: bool = True) -> "pa.Table":
+    r"""Read a table from the bytes of a CSV or ARFF file of that name.
+
+    Example:
+        >>> parse_columns(b"depth;bed\n1.5;sand\n;gravel\n", "rivers.csv").to_pydict()
+        {'depth': [1.5, None], 'bed': ['sand', 'gravel']}
+    """
+    suffix = Path(file).suffix.lower()
+    if suffix not in _CSV + _ARFF:
+        raise InputError(
+            f"a file that ends in {suffix!r} cannot be read: "
+            f"known are {', '.join(_CSV + _ARFF + _PARQUET)}"
+        )
+    text = _decode(data)
+    if suffix in _ARFF:
+        _need_header(header)
+        return _check_names(read_arff(text))
+    delimiter = sniff_delimiter(text[:_SAMPLE_CHARACTERS])
+    del text  # the reader below works on the bytes
+    return _check_names(read_csv(data, delimiter, header=header))
+
+
+def sniff_delimiter(text: str) -> str:
+    r"""Find out whether commas, semicolons or tabs part the values of a CSV file.
+
+    The one that parts the first rows into equally many values, and the most of them.
+
+    Example:
+        >>> sniff_delimiter("a;b\n1,5;2,5\n1,7;2,2\n"), sniff_delimiter("a,b\n1,'2;3'\n")
+        (';', ',')
+    """
+    return max(_DELIMITERS, key=lambda delimiter: _fit(text, delimiter))
+
+
+def read_csv(data: bytes, delimiter: str, *, header: bool = True) -> "pa.Table":
+    """Read the bytes of a CSV file, and find out the type of each column from all its values.
+
+    An empty value, `?`, `NA`, `NaN`, `null` and their like are missing. Whole numbers become
+    int64, other numbers float64, `true` and `false` bool, and what is none of these text.
+    """
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    if len(data) > _LARGEST_CSV:
+        raise InputError("a CSV file of 2 GiB or more: convert it to Parquet first")
+    words = [space + word for space in ("", " ") for word in _MISSING]
+    try:
+        table = arrow.read_csv(
+            pa.BufferReader(data),
+            # Types are inferred from the first block: it has to be the whole file.
+            read_options=arrow.ReadOptions(
+                block_size=len(data) + 1, autogenerate_column_names=not header
+            ),
+            parse_options=arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=arrow.ConvertOptions(null_values=words, strings_can_be_null=True),
+        )
+    except pa.ArrowException as error:
+        raise InputError(f"not a CSV file with as many values in each row: {error}") from error
+    names = [name.strip() for name in table.column_names]
+    return table.rename_columns(names if header else [str(i) for i in range(len(names))])
+
+
+def _read_parquet(path: Path) -> "pa.Table":
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with path.open("rb") as file:  # a folder, or no permission, is an OSError
+        try:
+            table = parquet.ParquetFile(file).read()
+            table.validate(full=True)  # text that is no text would fail much later
+            return table
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InputError(f"not a Parquet file that can be read: {error}") from error
+
+
+def _decode(data: bytes) -> str:
+    if not data.strip():
+        raise InputError("the file is empty")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"the file is not UTF-8 text (byte {error.start}): convert it first"
+        ) from error
+
+
+def _fit(text: str, delimiter: str) -> tuple[bool, int]:
+    """Whether the first rows have equally many values, more than one, and how many the first has.
+
+    In strict mode a quote that closes elsewhere than before a delimiter is an error: without it,
+    a wrong delimiter could swallow all rows into one.
+    """
+    rows = csv.reader(text.splitlines(keepends=True), delimiter=delimiter, strict=True)
+    widths: list[int] = []
+    clean = True
+    try:
+        widths.extend(len(row) for row in islice(rows, _SAMPLE_ROWS) if row)
+    except csv.Error:
+        clean = False
+    if len(text) >= _SAMPLE_CHARACTERS and 1 < len(widths) < _SAMPLE_ROWS:
+        clean = True  # the sample ends within a row
+        widths.pop()
+    agree = clean and len(set(widths)) == 1 and widths[0] > 1
+    return agree, widths[0] if widths else 0
+
+
+def _need_header(header: bool) -> None:
+    if not header:
+        raise InputError("only a CSV file can be without a header")
+
+
+def _check_names(table: "pa.Table") -> "pa.Table":
+    repeated = sorted(name for name, n in Counter(table.column_names).items() if n > 1)
+    if repeated:
+        raise InputError(
+            f"several columns are named {', '.join(map(repr, repeated))}: give each its own name"
+        )
+    return table

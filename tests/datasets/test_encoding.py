@@ -1,0 +1,312 @@
+"""The rule that turns columns into inputs and targets."""
+
+import datetime
+import decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prerank.datasets.columns import as_column, as_numbers
+from prerank.datasets.encoding import encode_inputs, encode_table
+from prerank.errors import InputError
+
+N = 100
+
+
+def cycle(values, n=N):
+    return [values[i % len(values)] for i in range(n)]
+
+
+# Each column alone, just on either side of a limit
+
+KEPT = {
+    "10 whole numbers": list(range(10)),
+    "1 whole number": [7],
+    "11 whole numbers": list(range(11)),
+    "10 numbers": [i / 2 for i in range(10)],
+    "2 numbers": [0.5, 1.5],
+    "2 truths": [True, False],
+    "20 texts": [f"level {i:02}" for i in range(20)],
+    "1 text": ["same"],
+    "some whole numbers missing": [*range(19), None],
+    "a fifth missing": [*(i / 2 for i in range(40)), *[None] * 10],
+}
+REMOVED = {
+    "9 numbers": ([i / 2 for i in range(9)], "numeric with 9 distinct values, fewer than 10"),
+    "1 number": ([0.5], "numeric with 1 distinct values"),
+    "21 texts": ([f"level {i}" for i in range(21)], "categorical with 21 distinct values"),
+    "3 whole numbers, some missing": ([*cycle([1, 2, 3], 9), None], "numeric with 3 distinct"),
+    "21 of 100 missing": ([*[None] * 21, *range(79)], "21% missing, more than 20%"),
+    "all missing": ([None], "100% missing"),
+    "not a number": ([float("nan")], "100% missing"),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_columns_that_stay(name):
+    values = cycle(KEPT[name])
+    found = encode_inputs(pa.table({"other": [i / 7 for i in range(N)], name: values}))
+    assert found.removed == {}
+    present = [value for value in values if value is not None]
+    assert found.complete.tolist() == [value is not None for value in values]
+    if isinstance(values[0], str):
+        levels = sorted(set(values))
+        assert found.names[1:] == tuple(f"{name}={level}" for level in levels)
+        expected = [[value == level for level in levels] for value in present]
+    else:
+        assert found.names[1:] == (name,)
+        expected = [[value] for value in present]
+    np.testing.assert_array_equal(found.x[:, 1:], np.array(expected, dtype=np.float32))
+    assert found.x.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_columns_that_are_removed(name):
+    values, reason = REMOVED[name]
+    found = encode_inputs(pa.table({"other": [i / 7 for i in range(N)], name: cycle(values)}))
+    assert found.names == ("other",)
+    assert reason in found.removed[name]
+    assert found.complete.all()  # what is missing in a removed column removes no row
+
+
+def test_exactly_a_fifth_missing_stays():
+    column = pa.array([*[None] * 20, *range(80)], type=pa.float64())
+    found = encode_inputs(pa.table({"a": column}))
+    assert found.x.shape == (80, 1)
+
+
+def test_levels_that_go_with_their_rows_leave_no_column():
+    bed = [*["gone"] * 10, *cycle(["mud", "sand"], 90)]
+    depth = pa.array([*[None] * 10, *range(90)], type=pa.float64())
+    found = encode_inputs(pa.table({"bed": bed, "depth": depth}))
+    assert found.names == ("bed=mud", "bed=sand", "depth")
+    assert found.x.shape == (90, 3)
+
+
+def test_equal_rows_stay_and_so_does_their_order():
+    values = cycle([float(i) for i in range(10, 0, -1)])
+    found = encode_inputs(pa.table({"a": values}))
+    assert found.x[:, 0].tolist() == values
+
+
+DAY = datetime.date(2020, 2, 29)
+KINDS = [
+    (pa.array(["a", "b"]).dictionary_encode(), ["c=a", "c=b"]),
+    (pa.array(["a", "b"], type=pa.large_string()), ["c=a", "c=b"]),
+    (pa.array(["a", "b"], type=pa.string_view()), ["c=a", "c=b"]),
+    (pa.array([DAY, DAY]), ["c=2020-02-29"]),
+    (pa.array([decimal.Decimal("1.50"), decimal.Decimal("2.25")]), ["c"]),
+    (pa.array([1, 2], type=pa.uint8()), ["c"]),
+    (pa.array([1, 2], type=pa.int32()), ["c"]),
+    (pa.array([1.5, 2.5], type=pa.float32()), ["c"]),
+    (pa.array([np.float16(1.5), np.float16(2)], type=pa.float16()), ["c"]),
+    (pa.array([2**63, 2**64 - 1], type=pa.uint64()), ["c"]),
+    (pa.array([True, False]).dictionary_encode(), ["c"]),
+]
+
+
+@pytest.mark.parametrize(("array", "names"), KINDS, ids=lambda a: str(getattr(a, "type", "")))
+def test_types(array, names):
+    column = pa.chunked_array([array] * 20)
+    assert list(encode_inputs(pa.table({"c": column})).names) == names
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([[1], [2]]),
+        pa.array([{"a": 1}]),
+        pa.array([b"\xff"]),
+        pa.array([datetime.timedelta(1)]),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_types_that_are_neither_numbers_nor_text(array):
+    with pytest.raises(InputError, match=r"column 'c' holds .* only numbers, truth values"):
+        encode_inputs(pa.table({"c": array}))
+
+
+@pytest.mark.parametrize("value", [float("inf"), -float("inf"), 1e39, -1e300])
+def test_numbers_without_a_float32(value):
+    rows = [float(i) for i in range(20)]
+    with pytest.raises(InputError, match=r"column 'a' has 1 values that are infinite or too"):
+        encode_inputs(pa.table({"a": [*rows, value]}))
+    with pytest.raises(InputError, match=r"column 'y' has 1 values that are infinite or too"):
+        encode_table(pa.table({"a": [*rows, 20.0], "y": [*rows, value]}), "t", ["y"])
+
+
+# Against the rule as pandas would apply it
+
+CELLS = [
+    st.integers(-3, 8),
+    st.integers(-(2**40), 2**40),
+    st.floats(-1e6, 1e6).map(lambda value: round(value, 3)),
+    st.sampled_from([0.25, 0.5, 0.75]),
+    st.booleans(),
+    st.sampled_from(["red", "green", "", "blue é"]),
+    st.text(st.characters(codec="utf-8"), max_size=3),
+]
+
+
+@st.composite
+def tables(draw):
+    rows = draw(st.integers(1, 60))
+    columns = {}
+    for number in range(draw(st.integers(1, 4))):
+        cell = draw(st.sampled_from(CELLS))
+        rate = draw(st.sampled_from([0, 0, 0.1, 0.3]))
+        chance = st.floats(0, 1, exclude_max=True)
+        values = draw(st.lists(st.tuples(cell, chance), min_size=rows, max_size=rows))
+        columns[f"c{number}"] = [None if u < rate else value for value, u in values]
+    return columns
+
+
+def by_pandas(columns):
+    frame = pd.DataFrame({name: pd.Series(values) for name, values in columns.items()})
+    chosen = []
+    for name in frame:
+        column, distinct = frame[name], frame[name].nunique()
+        text = any(isinstance(value, str) for value in columns[name])
+        truth = any(isinstance(value, bool) for value in columns[name])
+        categorical = text or truth or (column.dtype == "int64" and distinct <= 10) or distinct == 2
+        if column.isna().mean() > 0.2 or (distinct > 20 if categorical else distinct < 10):
+            continue
+        chosen.append((name, text))
+    kept = frame[[name for name, _ in chosen]].dropna()
+    parts = [
+        pd.get_dummies(kept[name], prefix=name, prefix_sep="=") if text else kept[[name]]
+        for name, text in chosen
+    ]
+    whole = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=frame.index)
+    return list(whole.columns), whole.to_numpy(dtype=np.float64).astype(np.float32), kept.index
+
+
+@given(tables())
+def test_the_rule_is_that_of_the_published_runs(columns):
+    found = encode_inputs(pa.table(columns))
+    names, x, index = by_pandas(columns)
+    assert list(found.names) == names
+    np.testing.assert_array_equal(found.x, x)
+    if names:
+        assert np.flatnonzero(found.complete).tolist() == index.tolist()
+    assert set(found.removed) == set(columns) - {name.split("=")[0] for name in names}
+
+
+# Targets
+
+DEPTH = [i / 4 for i in range(20)]
+FLOW = [float(i % 7) for i in range(20)]
+
+
+def test_targets_stay_as_they_are_in_the_order_asked():
+    columns = pa.table({"flow": FLOW, "depth": DEPTH, "flood": cycle([True, False], 20)})
+    found = encode_table(columns, "rivers", ["flood", "flow"]).table
+    assert (found.name, found.inputs, found.targets) == ("rivers", ("depth",), ("flood", "flow"))
+    np.testing.assert_array_equal(found.y, np.float32([cycle([1, 0], 20), FLOW]).T)
+
+
+def test_rows_without_a_target_are_dropped_and_counted():
+    a = [None, *FLOW[1:]]
+    b = [*FLOW[:-2], None, float("nan")]
+    gap = [*DEPTH[:5], None, *DEPTH[6:]]
+    columns = pa.table({"a": a, "b": b, "depth": gap})
+    found = encode_table(columns, "rivers", ["a", "b"])
+    assert (found.rows_without_target, found.rows_without_input) == (3, 1)
+    rows = [i for i in range(1, 18) if i != 5]
+    np.testing.assert_array_equal(found.table.x[:, 0], np.float32(DEPTH)[rows])
+    np.testing.assert_array_equal(found.table.y[:, 1], np.float32(FLOW)[rows])
+
+
+def test_the_rule_sees_only_rows_with_targets():
+    """A level that only rows without target have is none."""
+    bed = ["lost", *cycle(["mud", "sand"], 19)]
+    found = encode_table(pa.table({"bed": bed, "flow": [None, *FLOW[1:]]}), "rivers", ["flow"])
+    assert found.table.inputs == ("bed=mud", "bed=sand")
+
+
+def test_row_numbers_are_no_inputs_unless_asked_for():
+    columns = pa.table({"": list(range(20)), "depth": DEPTH, "flow": FLOW})
+    found = encode_table(columns, "rivers", ["flow"])
+    assert found.table.inputs == ("depth",)
+    assert found.removed == {"": "a row number"}
+    columns = columns.rename_columns(["__index_level_0__", "depth", "flow"])
+    assert encode_table(columns, "rivers", ["flow"]).table.inputs == ("depth",)
+    chosen = encode_table(columns, "rivers", ["flow"], ["__index_level_0__"])
+    assert chosen.table.inputs == ("__index_level_0__",)
+
+
+GOOD = {"depth": DEPTH, "bed": cycle(["mud", "sand"], 20), "flow": FLOW, "void": [None] * 20}
+BAD = [
+    (["flwo"], None, "no column 'flwo' for a target; did you mean flow"),
+    (["FLOW"], None, "did you mean flow"),
+    (["zzz"], None, "there are depth, bed, flow, void"),
+    (["flow", "flow"], None, "target 'flow' is named 2 times"),
+    ([], None, "at least one target"),
+    (["bed"], None, "column 'bed' holds text, such as 'mud'"),
+    (["void"], None, "all values of column 'void' are missing"),
+    (["flow"], ["depht"], "no column 'depht' for an input; did you mean depth"),
+    (["flow"], ["void"], "all values of column 'void' are missing"),
+    (["flow"], ["depth", "flow"], "'flow' cannot be an input and a target"),
+    (["flow"], [], "at least one input"),
+    (["depth", "flow"], ["flow", "bed"], "cannot be an input and a target"),
+]
+
+
+@pytest.mark.parametrize(("targets", "inputs", "words"), BAD)
+def test_columns_that_cannot_be_used(targets, inputs, words):
+    with pytest.raises(InputError, match=words):
+        encode_table(pa.table(GOOD), "rivers", targets, inputs)
+
+
+def test_nothing_to_learn_from():
+    with pytest.raises(InputError, match="no column for an input"):
+        encode_table(pa.table({"flow": FLOW}), "rivers", ["flow"])
+    few = pa.table({"a": cycle([0.1, 0.2, 0.3], 20), "flow": FLOW})
+    with pytest.raises(InputError, match=r"no input is left of 1: .*'a' since it is numeric"):
+        encode_table(few, "rivers", ["flow"])
+
+
+@pytest.mark.parametrize("n", [0, 1, 9])
+def test_too_few_rows(n):
+    columns = pa.table({"a": pa.array(range(n), type=pa.int64()), "b": [1.5] * n})
+    with pytest.raises(InputError, match=f"{n} rows are left of {n}, and at least 10"):
+        encode_table(columns, "rivers", ["b"])
+
+
+def test_many_names_are_cut_short():
+    columns = pa.table({f"column {i}": DEPTH for i in range(50)})
+    with pytest.raises(InputError, match=r"column 9, \.\.\.$"):
+        encode_table(columns, "rivers", ["zzz"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [(["1", "2.5", None], [1, 2.5, None]), (["nan", "-1e3"], [None, -1000])],
+)
+def test_text_that_reads_as_numbers(texts, expected):
+    column = as_numbers("y", pa.chunked_array([texts]))
+    assert column.kind == "number"
+    assert [None if np.isnan(v) else v for v in column.values] == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["1", "x" * 100], r"such as 'x{40}\.\.\.'"),
+        (["1,5", "2,5"], "'1,5': decimals need a point"),
+        (["", "1"], "such as ''"),
+    ],
+)
+def test_text_in_a_target(texts, words):
+    with pytest.raises(InputError, match=words):
+        as_numbers("y", pa.chunked_array([texts]))
+
+
+def test_a_column_knows_its_missing_values():
+    column = as_column("a", pa.chunked_array([[1.5, None], [float("nan"), 1.5]]))
+    assert column.missing.tolist() == [False, True, True, False]
+    assert column.distinct == 1

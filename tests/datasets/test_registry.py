@@ -1,0 +1,240 @@
+"""The records of the paper's datasets."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from prerank.datasets import (
+    DATASETS,
+    Dataset,
+    Origin,
+    Table,
+    find_dataset,
+    load_table,
+    save_table,
+)
+from prerank.datasets.copies import has_right_numbers, local_copies, local_copy
+from prerank.datasets.registry import canonical_name
+from prerank.datasets.tables import content_hash, table_shape
+from prerank.errors import InputError
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+MANIFEST = DATA / "MANIFEST.json"
+PAPER = DATA.parent / "paper" / "pce_before.csv"
+
+here = pytest.mark.skipif(not MANIFEST.is_file(), reason=f"{DATA} is not here")
+
+
+def test_all_eighteen():
+    assert len(DATASETS) == len({record.name for record in DATASETS}) == 18
+    assert sum(record.fetchable for record in DATASETS) == 10
+    spellings = [name for record in DATASETS for name in (record.name, *record.aliases)]
+    assert len(spellings) == len(set(spellings))
+    assert {record.n_targets for record in DATASETS} <= set(range(2, 17))
+    assert max(record.n_inputs or 0 for record in DATASETS) == 279
+    assert sum(record.n_targets == 2 for record in DATASETS) == 11
+
+
+@pytest.mark.parametrize("record", DATASETS, ids=lambda record: record.name)
+def test_a_record_tells_all(record):
+    assert record.rule
+    assert record.licence
+    assert record.deviation
+    assert len(record.targets) == len(set(record.targets)) == record.n_targets
+    assert record.fetchable or len(record.bring) > 20
+    if record.origin:
+        assert len(record.origin.commit) == 40
+        assert record.origin.commit in record.origin.url
+        assert record.origin.url.startswith("https://")
+    if record.fetchable:
+        assert len(record.origin.sha256) == 64
+        assert record.origin.size > 0
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("blogdata", "blog_data"), ("meps19", "meps_19"), ("meps20", "meps_20"), ("air", "air")],
+)
+def test_other_spellings(alias, name):
+    assert find_dataset(alias).name == canonical_name(alias) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("hous", "did you mean house"), ("BIRTHS1", "births1"), ("", "there are"), ("zzz", "wq, ")],
+)
+def test_an_unknown_name(name, words):
+    with pytest.raises(InputError, match=words):
+        find_dataset(name)
+
+
+@here
+def test_facts_of_the_manifest():
+    manifest = json.loads(MANIFEST.read_text())
+    assert {d["name"] for d in manifest["datasets"] + manifest["missing"]} == {
+        record.name for record in DATASETS
+    }
+    for facts in manifest["datasets"]:
+        record = find_dataset(facts["name"])
+        assert (record.n_inputs, record.n_targets) == (facts["n_features_L"], facts["n_targets_D"])
+        assert list(record.targets) == facts["target_columns"]
+        if record.name not in ("calcofi", "taxi"):
+            assert record.n_rows == facts["n_rows"]
+    originals = {facts["name"]: facts for facts in manifest["raw_files"]["files"]}
+    assert set(originals) == {record.name for record in DATASETS if record.fetchable}
+    for name, facts in originals.items():
+        origin = find_dataset(name).origin
+        assert (origin.repository, origin.commit, origin.path, origin.sha256, origin.size) == tuple(
+            facts[key] for key in ("repository", "commit", "path", "sha256", "bytes")
+        )
+
+
+@here
+def test_names_of_the_paper():
+    lines = PAPER.read_text().splitlines()[1:]
+    assert {find_dataset(line.split(",")[0]).name for line in lines} == {d.name for d in DATASETS}
+
+
+@here
+@pytest.mark.parametrize("record", DATASETS, ids=lambda record: record.name)
+def test_numbers_of_the_tables(record):
+    copy = local_copy(record.name, DATA)
+    if copy is None:
+        assert not record.content
+        return
+    assert copy.shape[1:] == (record.n_inputs, record.n_targets)
+    assert has_right_numbers(record, DATA)
+    assert load_table(record.name, DATA).targets == record.targets
+
+
+# Records
+
+ORIGIN = Origin("someone/tables", "1" * 40, "deep/down/two words.csv", "a" * 64, 10)
+RECORD = Dataset("rivers", 20, 3, 1, ("flow",), "by name", "CC0", origin=ORIGIN)
+
+
+def test_addresses():
+    assert ORIGIN.file == "two words.csv"
+    assert ORIGIN.url.endswith(f"/someone/tables/{'1' * 40}/deep/down/two%20words.csv")
+    assert ORIGIN.at("http://host/") == ORIGIN.at("http://host") == "http://host/two%20words.csv"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"targets": ()}, "1 targets, but 0 names"),
+        ({"n_targets": 2}, "2 targets, but 1 names"),
+        ({"origin": None}, "bring"),
+        ({"origin": replace(ORIGIN, sha256="")}, "bring"),
+        ({"origin": replace(ORIGIN, size=0)}, "bring"),
+    ],
+)
+def test_records_that_do_not_fit_together(changes, words):
+    with pytest.raises(InputError, match=words):
+        replace(RECORD, **changes)
+
+
+# Copies in a folder
+
+
+def test_copies(tmp_path, table):
+    assert local_copies(tmp_path / "none") == {}
+    for name in ("mine", "wq", "air"):
+        save_table(replace(table, name=name), tmp_path)
+    (tmp_path / "bio.parquet").write_bytes(b"broken")
+    (tmp_path / "other.parquet").write_bytes(b"not one of ours")
+    copies = local_copies(tmp_path)
+    assert list(copies) == ["air", "wq", "bio", "mine"]
+    assert copies["mine"].shape == (12, 2, 1) == table_shape(copies["mine"].path)
+    assert copies["bio"].shape is None
+    assert "bio.parquet" in copies["bio"].problem
+    assert has_right_numbers(find_dataset("air"), tmp_path) is False
+    assert has_right_numbers(find_dataset("bio"), tmp_path) is None
+    assert has_right_numbers(find_dataset("scm1d"), tmp_path) is None
+    right = replace(RECORD, name="mine", content=content_hash(table))
+    assert has_right_numbers(right, tmp_path) is True
+
+
+def test_the_hash_sees_numbers_alone(tmp_path, table):
+    before = content_hash(table)
+    save_table(table, tmp_path)
+    assert content_hash(load_table("small", tmp_path)) == before
+    assert content_hash(replace(table, name="other", inputs=("a", "b"))) == before
+    assert content_hash(replace(table, x=table.x[::-1].copy())) != before
+    assert content_hash(replace(table, x=table.y, y=table.x)) != before
+
+
+def test_load_table_finds_other_spellings(tmp_path, table):
+    save_table(replace(table, name="blog_data"), tmp_path)
+    assert load_table("blogdata", tmp_path).name == "blog_data"
+    save_table(replace(table, name="blogdata"), tmp_path)  # a file of that name comes first
+    assert load_table("blogdata", tmp_path).name == "blogdata"
+
+
+def test_load_table_says_how_to_get_it(tmp_path):
+    with pytest.raises(InputError, match=r"PRERANK_DATA.*prerank datasets show blog_data"):
+        load_table("blogdata", tmp_path)
+
+
+@pytest.fixture
+def table():
+    x = np.arange(24, dtype=np.float32).reshape(12, 2)
+    return Table("small", x, x[:, :1] + 0.5, ("depth", "bed=sand"), ("flow",))
+
+
+# Names in the schema, and names of files
+
+
+def test_names_go_round(tmp_path, table):
+    save_table(table, tmp_path)
+    again = load_table("small", tmp_path)
+    assert (again.inputs, again.targets) == (table.inputs, table.targets)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [b"no json", b'["a"]', b'["a", "b", "c"]', b'{"a": 1, "b": 2}', b"2", b"\xff", b"null", b""],
+)
+def test_names_that_do_not_fit_are_ignored(tmp_path, table, known):
+    path = save_table(table, tmp_path)
+    frame = parquet.read_table(path)
+    about = frame.schema.metadata | {b"x_columns": known}
+    parquet.write_table(frame.replace_schema_metadata(about), path)
+    again = load_table("small", tmp_path)
+    assert again.inputs == ("x0", "x1")
+    assert again.targets == ("flow",)
+
+
+BAD_NAMES = ["", ".", "..", "../a", "a/b", "/a", "a\\b", "a..b", ".a", "a.", "a b", "a\0", "a\n"]
+
+
+@pytest.mark.parametrize("name", [*BAD_NAMES, "C:a", "a" * 101, "é" * 51, "-a"])
+def test_names_that_could_leave_the_folder(tmp_path, table, name):
+    with pytest.raises(InputError, match="cannot name a dataset"):
+        save_table(replace(table, name=name), tmp_path / "inner")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a", "a.b-c_1", "a" * 100, "später", "0"])
+def test_names_that_are_fine(tmp_path, table, name):
+    assert save_table(replace(table, name=name), tmp_path).parent == tmp_path
+
+
+def test_shapes_that_do_not_fit(tmp_path, table):
+    for wrong in (
+        replace(table, x=table.x[:5]),
+        replace(table, x=table.x[:, 0]),
+        replace(table, inputs=("a",)),
+    ):
+        with pytest.raises(InputError, match=r"x of table 'small' must be"):
+            save_table(wrong, tmp_path)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path, table):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match="cannot write"):
+        save_table(table, tmp_path / "file")

@@ -1,0 +1,296 @@
+"""`prerank datasets`, as a user runs it."""
+
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import prerank
+from prerank.cli import app
+from prerank.datasets import DATASETS, Dataset, Origin, Table, load_table, save_table
+from servers import serve
+
+SOURCE = Path(prerank.__file__).parents[1]
+RAW = Path(__file__).resolve().parents[2] / "shared" / "data" / "raw"
+COMMANDS = importlib.import_module("prerank.cli.datasets")
+
+ORIGINAL = "".join(["depth,flow\n", *(f"{i / 4},{i * i}\n" for i in range(40))]).encode()
+RIVERS = Dataset(
+    name="rivers",
+    n_rows=40,
+    n_inputs=1,
+    n_targets=1,
+    targets=("flow",),
+    rule="by name",
+    licence="none",
+    origin=Origin(
+        "someone/tables",
+        "0" * 40,
+        "data/rivers.csv",
+        hashlib.sha256(ORIGINAL).hexdigest(),
+        len(ORIGINAL),
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path, monkeypatch):
+    """An empty data folder, no proxy, and a wide terminal."""
+    folder = tmp_path / "data"
+    for name, value in {"PRERANK_DATA": str(folder), "no_proxy": "*", "COLUMNS": "250"}.items():
+        monkeypatch.setenv(name, value)
+    return folder
+
+
+@pytest.fixture
+def rivers(monkeypatch):
+    """A registry that also knows a small dataset, and a server that has it."""
+    monkeypatch.setattr(COMMANDS, "find_dataset", lambda name: RIVERS)
+    with serve({"/rivers.csv": ORIGINAL}) as server:
+        yield server.url
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["datasets", *map(str, arguments)])
+
+
+def table(folder, name):
+    x = np.arange(24, dtype=np.float32).reshape(12, 2)
+    return save_table(Table(name, x, x[:, :1] + 0.5, ("depth", "bed=[sand]"), ("flow",)), folder)
+
+
+# list
+
+
+def test_list_without_any_table(data):
+    done = run("list")
+    assert done.exit_code == 0
+    for record in DATASETS:
+        assert f" {record.name} " in done.stdout
+    assert "to be brought" in done.stdout
+    assert "Vekteur/multi-output-conformal-regression" in done.stdout
+    assert not data.exists()
+
+
+def test_list_with_tables(data):
+    table(data, "air")
+    table(data, "mine")
+    (data / "wq.parquet").write_bytes(b"broken")
+    (data / "other.parquet").write_bytes(b"not a table of ours")
+    printed = [line for line in run("list").stdout.splitlines() if line.startswith("│")]
+    lines = {line.split("│")[1].strip(): line for line in printed}
+    cells = [cell.strip() for cell in lines["air"].split("│")[2:-1]]
+    assert cells == ["12", "15", "6", "yes", str(data / "air.parquet")]
+    assert "own" in lines["mine"]
+    assert "broken" in lines["wq"]
+    assert "other" not in lines
+    assert len(lines) == 19
+
+
+def test_list_as_json(tmp_path):
+    table(tmp_path / "else", "mine")
+    done = run("list", "--json", "--folder", tmp_path / "else")
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert len(rows) == 19
+    assert rows["air"]["fetchable"] is True
+    assert rows["air"]["local"] is None
+    assert rows["meps_19"]["n_inputs"] is None
+    assert rows["mine"] == {
+        "name": "mine",
+        "n_rows": 12,
+        "n_inputs": 2,
+        "n_targets": 1,
+        "fetchable": None,
+        "origin": None,
+        "local": {
+            "path": str(tmp_path / "else" / "mine.parquet"),
+            "n_rows": 12,
+            "n_inputs": 2,
+            "n_targets": 1,
+            "problem": "",
+        },
+    }
+
+
+# show
+
+
+@pytest.mark.parametrize("record", DATASETS, ids=lambda record: record.name)
+def test_show_tells_all(record):
+    done = run("show", record.name)
+    assert done.exit_code == 0
+    said = " ".join(done.stdout.split())
+    for fact in (record.rule, record.licence, record.deviation, record.bring, "here no"):
+        assert " ".join(fact.split()) in said
+    found = json.loads(run("show", record.name, "--json").stdout)
+    assert found["targets"] == list(record.targets)
+    assert found["local"] is None
+    if record.origin:
+        assert found["commit"] == record.origin.commit
+    if record.fetchable:
+        assert (found["sha256"], found["size"]) == (record.origin.sha256, record.origin.size)
+    else:
+        assert found["import_with"].startswith("prerank datasets import FILE --name ")
+
+
+def test_show_judges_the_copy(data):
+    table(data, "air")
+    assert "12 rows, 2 inputs, 1 target in" in run("show", "air").stdout
+    assert "with OTHER numbers" in " ".join(run("show", "air").stdout.split())
+    assert json.loads(run("show", "air", "--json").stdout)["local"]["right_numbers"] is False
+    (data / "air.parquet").write_bytes(b"broken")
+    assert "cannot read" in run("show", "air").stdout
+
+
+def test_show_a_table_of_ones_own(data):
+    table(data, "mine")
+    said = run("show", "mine").stdout
+    assert "depth, bed=[sand]" in said
+    assert "flow" in said
+    (data / "mine.parquet").write_bytes(b"broken")
+    done = run("show", "mine")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: cannot read")
+
+
+def test_show_by_another_spelling():
+    assert json.loads(run("show", "blogdata", "--json").stdout)["name"] == "blog_data"
+
+
+# fetch
+
+
+def test_fetch(data, rivers):
+    done = run("fetch", "rivers", "--origin", rivers)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == f"rivers: 40 rows, 1 input, 1 target in {data / 'rivers.parquet'}\n"
+    again = run("fetch", "rivers", "--origin", "http://127.0.0.1:1")  # not asked
+    assert again.exit_code == 0
+    assert "already there" in again.stdout
+    (data / "rivers.parquet").write_bytes(b"old")
+    assert run("fetch", "rivers", "--origin", rivers, "--force").exit_code == 0
+    assert load_table("rivers").y.shape == (40, 1)
+
+
+def test_fetch_into_a_folder(tmp_path, data, rivers):
+    assert run("fetch", "rivers", "--origin", rivers, "--out", tmp_path / "new").exit_code == 0
+    assert (tmp_path / "new" / "rivers.parquet").is_file()
+    assert not data.exists()
+
+
+def test_fetch_fails_in_one_line_each_and_goes_on(data):
+    with serve({"/ansur2.csv": b"not it", "/air.csv": b"\n" * 770_449}) as server:
+        done = run("fetch", "ansur2", "air", "wq", "scm1d", "--origin", server.url)
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert [line[:24] for line in lines] == [
+        "Error: cannot fetch ansu",
+        "Error: cannot fetch air ",
+        "Error: cannot fetch wq f",
+        "Error: scm1d cannot be f",
+    ]
+    assert not data.exists()
+
+
+def test_fetch_all(data):
+    if not RAW.is_dir():
+        pytest.skip(f"{RAW} is not here")
+    with serve({f"/{file.name}": file.read_bytes() for file in RAW.iterdir()}) as server:
+        done = run("fetch", "--all", "--origin", server.url)
+    assert done.exit_code == 0, done.stderr
+    assert len(list(data.iterdir())) == 10
+    assert "see `prerank datasets show NAME`: scm20d, scm1d, meps_21" in done.stdout
+    assert "with the right numbers" in " ".join(run("show", "bio").stdout.split())
+
+
+# import
+
+
+def test_import(tmp_path, data):
+    path = tmp_path / "rivers.csv"
+    lines = ["depth;bed, name;few;flow", *(f"{i / 4};mud;{i % 3 / 2};{i}" for i in range(20))]
+    path.write_text("\n".join([*lines, "1;mud;1;", ";mud;1;1"]))
+    done = run("import", path, "--targets", 'flow,"bed, name"')
+    assert done.exit_code == 1
+    assert done.stderr == f"Error: {path}: column 'bed, name' holds text, such as 'mud'\n"
+    assert not data.exists()
+    done = run("import", path, "--targets", "flow")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "left out column 'few': numeric with 3 distinct values, fewer than 10",
+        "left out 1 row: a target is missing",
+        "left out 1 row: an input is missing",
+        f"rivers: 20 rows, 2 inputs, 1 target in {data / 'rivers.parquet'}",
+    ]
+    chosen = ["--inputs", "depth", "--name", "mine", "--out", tmp_path / "new"]
+    assert run("import", path, "--targets", "flow", *chosen).exit_code == 0
+    assert load_table("mine", tmp_path / "new").inputs == ("depth",)
+
+
+def test_import_without_a_header(tmp_path):
+    path = tmp_path / "bare.csv"
+    path.write_text("".join(f"{i / 2},{i}\n" for i in range(20)))
+    assert run("import", path, "--targets", "1", "--no-header").exit_code == 0
+    assert load_table("bare").inputs == ("0",)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("none.csv", "--targets", "a"), ("none.csv", "--targets", "a", "--name", "../b")]
+)
+def test_import_fails_in_one_line(arguments):
+    done = run("import", *arguments)
+    assert done.exit_code == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("Error: ")
+
+
+# Usage
+
+BAD = [
+    ((), "Usage"),
+    (("lists",), "lists"),
+    (("show",), "NAME"),
+    (("show", "aire"), "did you mean air"),
+    (("fetch",), "--all"),
+    (("fetch", "air", "--all"), "--all"),
+    (("fetch", "air", "aire"), "did you mean air"),
+    (("fetch", "air", "--out", __file__), "--out"),
+    (("list", "--folder", __file__), "--folder"),
+    (("import", "a.csv"), "--targets"),
+    (("import", "a.csv", "--targets", ""), "--targets"),
+    (("import", "a.csv", "--targets", "a,,b"), "--targets"),
+    (("import", "a.csv", "--targets", "a", "--inputs", " "), "--inputs"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "word"), BAD, ids=[" ".join(a[:3]) for a, _ in BAD])
+def test_bad_arguments_exit_with_2(data, arguments, word):
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert word in done.output
+    assert not data.exists()
+
+
+def test_a_process_of_its_own(tmp_path):
+    """Messages go to the right stream, without a traceback, and without a bar."""
+    done = subprocess.run(
+        [sys.executable, "-m", "prerank", "datasets", "fetch", "air", "--origin", "http://[::1"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("Error: cannot fetch air from http://[::1/air.csv: ")

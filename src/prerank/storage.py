@@ -13,6 +13,7 @@ from torch import Tensor
 from prerank.errors import InputError
 
 __all__ = [
+    "FileLock",
     "check_json",
     "read_json",
     "read_tensors",
@@ -93,6 +94,45 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
             return {name: torch.clone(file.get_tensor(name)) for name in list(file.keys())}, about
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
+
+
+class FileLock:
+    """A lock that belongs to this process until it ends, however it ends.
+
+    Args:
+        path: of a file that is made for the purpose, and stays.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "unit.lock"
+        >>> with FileLock(path) as first, FileLock(path) as second:
+        ...     first, second
+        (True, False)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._handle: int | None = None
+
+    def __enter__(self) -> bool:
+        """Take the lock and say whether it could be had; never wait."""
+        import fcntl  # not on every system: only who needs locks needs it
+
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        self._handle = handle
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        """Let it go."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
 
 def _umask() -> int:

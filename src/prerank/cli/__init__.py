@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 import prerank
+from prerank.cli.datasets import datasets
 from prerank.cli.demo import demo
+from prerank.cli.study import study
 
 __all__ = ["app"]
 
@@ -16,6 +18,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(demo)
+app.add_typer(datasets)
+app.add_typer(study, name="study")
 
 
 def _print_version(asked: bool) -> None:

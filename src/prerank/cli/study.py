@@ -1,0 +1,168 @@
+"""`prerank study`: run a whole study, resumably, and report on it."""
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from prerank.errors import PrerankError
+from prerank.study import PRESETS, Plan, Store, StudyProgress, run_study
+from prerank.study.reporting import write_report
+
+__all__ = ["study"]
+
+study = typer.Typer(
+    help="Whole studies: datasets by penalties by seeds, resumable at any moment.",
+    no_args_is_help=True,
+)
+
+Folder = Annotated[Path, typer.Option("--out", file_okay=False, help="Folder of the study.")]
+
+
+@study.command()
+def run(
+    plan: Annotated[str, typer.Argument(help=f"A TOML file, or one of {', '.join(PRESETS)}.")],
+    out: Folder,
+    device: Annotated[
+        str, typer.Option(help="Where to train: cpu, cuda, or auto for the GPU where there is one.")
+    ] = "auto",
+    time_limit: Annotated[
+        float, typer.Option(min=0, help="Seconds after which to stop, to be gone on with later.")
+    ] = math.inf,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
+    quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
+) -> None:
+    """Carry out what is left of a study.
+
+    A killed run goes on where it stopped; a finished study does nothing. Several calls may share
+    one folder. Exit code 3 says that time was up before the end.
+    """
+    try:
+        chosen = Plan.read(plan)
+        Store(out, chosen)
+        place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        others = [_worker(plan, out, place, time_limit) for _ in range(workers - 1)]
+        try:
+            with _progress_bar(quiet) as show:
+                outcome = run_study(
+                    chosen, out, device=place, time_limit=time_limit, on_progress=show
+                )
+        finally:
+            codes = [other.wait() for other in others]
+    except PrerankError as error:
+        _fail(str(error))
+    if any(code not in (0, _TIME_UP) for code in codes):
+        _fail("a worker process failed: its message is above; run again to go on")
+    left = sum(not Store(out).done(unit) for unit in Store(out).units)
+    console = Console()
+    if left:
+        console.print(f"{left} units are left: run the same command again to go on.")
+        raise typer.Exit(_TIME_UP)
+    units = len(Store(out).units)
+    console.print(
+        f"All {units} units are done, {len(outcome.finished)} of them by this process. "
+        f"Next: prerank study report {out}",
+        highlight=False,
+    )
+
+
+@study.command()
+def report(
+    folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the study.")],
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Where to write; FOLDER/report by default.")
+    ] = None,
+) -> None:
+    """Write tables, figures and a page, beside the published numbers where there are some."""
+    try:
+        page = write_report(Store(folder), out)
+    except PrerankError as error:
+        _fail(str(error))
+    Console().print(f"Tables, figures and the page: {page}", highlight=False)
+
+
+@study.command()
+def status(
+    folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the study.")],
+) -> None:
+    """Say what is done and what is left."""
+    try:
+        store = Store(folder)
+    except PrerankError as error:
+        _fail(str(error))
+    done = [unit for unit in store.units if store.done(unit)]
+    console = Console()
+    console.print(f"{store.plan.name}: {len(done)} of {len(store.units)} units done")
+    for unit in store.units:
+        if unit not in done:
+            console.print(f"left: {unit.dataset}, {unit.variant}", highlight=False)
+
+
+@study.command()
+def plan(
+    name: Annotated[str, typer.Argument(help=f"A TOML file, or one of {', '.join(PRESETS)}.")],
+) -> None:
+    """Print a plan as TOML, to be changed and run."""
+    try:
+        typer.echo(Plan.read(name).to_toml(), nl=False)
+    except PrerankError as error:
+        _fail(str(error))
+
+
+_TIME_UP = 3
+
+
+def _worker(plan: str, out: Path, device: str, time_limit: float) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "prerank", "study", "run", plan, "--out", str(out)]
+    command += ["--device", device, "--time-limit", str(time_limit), "--quiet"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def _progress_bar(quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None]:
+    """A callback that draws on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("study", total=None, note="")
+
+        def show(progress: StudyProgress) -> None:
+            unit = f"{progress.unit.dataset}, {progress.unit.variant}"
+            done, units = progress.done, progress.units
+            bar.update(task, description=unit, completed=done, total=units, note=_note(progress))
+
+        yield show
+
+
+def _note(progress: StudyProgress) -> str:
+    notes = [] if math.isnan(progress.left) else [f"about {progress.left:.0f} s left"]
+    if progress.training is not None:
+        training = progress.training
+        notes.insert(
+            0,
+            f"epoch {training.epoch}, {training.running} of {training.runs} runs going, "
+            f"{progress.rate:.1f} epochs/s",
+        )
+    return "; ".join(notes)
+
+
+def _fail(message: str) -> NoReturn:
+    Console(stderr=True).print(f"Error: {message}", style="red", highlight=False, markup=False)
+    raise typer.Exit(1)

@@ -1,0 +1,20 @@
+"""Whole studies: planned, run and summarised."""
+
+from prerank.study.paper import published_cells, published_cross, published_strength
+from prerank.study.plans import NONE, PRESETS, Plan
+from prerank.study.runner import Outcome, StudyProgress, run_study
+from prerank.study.store import Store, Unit
+
+__all__ = [
+    "NONE",
+    "PRESETS",
+    "Outcome",
+    "Plan",
+    "Store",
+    "StudyProgress",
+    "Unit",
+    "published_cells",
+    "published_cross",
+    "published_strength",
+    "run_study",
+]

@@ -1,0 +1,136 @@
+"""How the published runs were judged: smooth PITs of relaxed samples, batch by batch."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.calibration import component_null, pce
+from prerank.distributions import draw
+from prerank.distributions.noise import RunNoise
+from prerank.models import Network
+from prerank.pits import project_pits
+from prerank.pits.published import published_pit
+from prerank.preranks import PreRank
+from prerank.scores import nll
+
+__all__ = ["PublishedEvaluation", "evaluate_as_published", "null_replicates"]
+
+_BATCH = 256
+_NULL_VALUES = 2**26  # samples x rows x components that are looked at together
+
+
+@dataclass(frozen=True)
+class PublishedEvaluation:
+    """Unweighted means over batches.
+
+    Attributes:
+        pce: by label of the pre-rank, `(M,)`.
+        energy: `(M,)`.
+        nll: `(M,)`.
+    """
+
+    pce: dict[str, Tensor]
+    energy: Tensor
+    nll: Tensor
+
+
+@torch.no_grad()
+def evaluate_as_published(
+    network: Network,
+    theta: Tensor,
+    x: Tensor,
+    y: Tensor,
+    preranks: tuple[PreRank, ...],
+    *,
+    n_samples: int = 100,
+    tau: float = 100.0,
+) -> PublishedEvaluation:
+    """Judge M runs on batches of 256 rows, of which the last counts as much as the others.
+
+    Args:
+        network: the network of the runs.
+        theta: their parameters, `(M, P)`.
+        x: inputs of each run, `(M, N, L)`.
+        y: targets of each run, `(M, N, D)`.
+        preranks: which to evaluate.
+        n_samples: draws per row.
+        tau: sharpness of the comparison with samples, in the units of the pre-rank.
+    """
+    seeds = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
+    parts = list(zip(x.split(_BATCH, dim=1), y.split(_BATCH, dim=1), strict=True))
+    errors: dict[str, list[Tensor]] = {prerank.label: [] for prerank in preranks}
+    energies, likelihoods = [], []
+    for number, (inputs, targets) in enumerate(parts):
+        dist = network(theta, inputs)
+        noise = RunNoise(seeds, number)
+        for prerank in preranks:
+            found = published_pit(
+                dist, targets, prerank, n_samples=n_samples, tau=tau, generator=noise
+            )
+            errors[prerank.label].append(pce(found.z).mean(-1))
+        energies.append(two_set_energy(dist, targets, n_samples, noise).mean(1))
+        likelihoods.append(nll(dist, targets).mean(1))
+    return PublishedEvaluation(
+        {label: torch.stack(values).mean(0) for label, values in errors.items()},
+        torch.stack(energies).mean(0),
+        torch.stack(likelihoods).mean(0),
+    )
+
+
+def two_set_energy(dist: Distribution, y: Tensor, n_samples: int, noise: RunNoise) -> Tensor:
+    r"""Energy score of each row from two independent sets of exact samples.
+
+    .. math:: \frac1S \sum_s |Y_s - y| - \frac1{2 S^2} \sum_{s, t} |Y_s - Y'_t|.
+    """
+    first, second = (draw(dist, n_samples, generator=noise).points for _ in range(2))
+    to_y = torch.linalg.vector_norm(first - y, dim=-1).mean(0)
+    pairs = torch.cdist(first.movedim(0, -2), second.movedim(0, -2))
+    return to_y - pairs.mean((-2, -1)) / 2
+
+
+@torch.no_grad()
+def null_replicates(
+    network: Network,
+    theta: Tensor,
+    x: Tensor,
+    y: Tensor,
+    prerank: PreRank,
+    *,
+    n_samples: int = 100,
+    n_null: int = 1000,
+    seed: int = 0,
+) -> Tensor | None:
+    """PCE that one run would have if it were right, mean over its components, `(n_null,)`.
+
+    Args:
+        network: the network of the run.
+        theta: its parameters, `(P,)`.
+        x: inputs `(N, L)`.
+        y: targets `(N, D)`.
+        prerank: of several components; those of one have a universal null, and None here.
+        n_samples: draws per row.
+        n_null: replicates.
+        seed: of draws and replicates.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    rows = max(1, _NULL_VALUES // (n_samples * y.shape[-1] ** 2))
+    pits, others = [], []
+    for inputs, targets in zip(x.split(rows), y.split(rows), strict=True):
+        dist = network(theta[None], inputs[None])
+        (found,) = project_pits(
+            dist,
+            targets[None],
+            (prerank,),
+            n_samples=n_samples,
+            generator=generator,
+            with_stand_ins=True,
+        )
+        if found.stand_ins is None:
+            return None
+        pits.append(found.z[0])
+        others.append(found.stand_ins[:, 0])
+    return component_null(
+        torch.cat(pits), torch.cat(others, dim=1), n_null=n_null, generator=generator
+    )

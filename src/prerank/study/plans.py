@@ -1,0 +1,194 @@
+"""What a study is to do: datasets, variants, seeds and settings, as TOML."""
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from prerank.datasets import PUBLISHED_SEEDS
+from prerank.errors import InputError, InputTypeError
+from prerank.inputs import as_count
+from prerank.preranks import parse
+from prerank.training import Settings
+
+__all__ = ["NONE", "PRESETS", "Plan"]
+
+NONE = "none"
+"""The variant without a penalty."""
+
+PROTOCOLS = ("exact", "published")
+_TRAINING = ("lr", "batch_size", "min_steps", "max_epochs", "patience", "min_delta")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study: every dataset with every variant.
+
+    Attributes:
+        name: of the study.
+        datasets: by name.
+        variants: `"none"`, or the pre-ranks of a penalty, such as `"marginal+hdr"`.
+        protocol: `"exact"`: the default penalty, exact calibration of all rows at once, and the
+            strength selected under the budget; `"published"`: everything as in the published runs.
+        seeds: of splits, initial parameters and noise.
+        strengths: to be tried, or `"auto"`; for the published protocol, `"auto"` are those that
+            were reported.
+        budget: by how much the energy score may worsen.
+        n_samples: draws per row.
+        tau: sharpness of the comparison with samples.
+        n_components: of the mixture.
+        hidden: widths of the hidden layers.
+        n_null: replicates for p-values of several components.
+        training: how to train.
+
+    Example:
+        >>> plan = Plan.preset("quick")
+        >>> plan.protocol, plan.variants[0]
+        ('exact', 'none')
+        >>> Plan.from_toml(plan.to_toml()) == plan
+        True
+    """
+
+    name: str
+    datasets: tuple[str, ...]
+    variants: tuple[str, ...]
+    protocol: str = "exact"
+    seeds: tuple[int, ...] = PUBLISHED_SEEDS
+    strengths: tuple[float, ...] | str = "auto"
+    budget: float = 0.10
+    n_samples: int = 100
+    tau: float = 100.0
+    n_components: int = 5
+    hidden: tuple[int, ...] = (100, 100)
+    n_null: int = 1000
+    training: Settings = field(
+        default_factory=lambda: Settings(lr=1e-4, batch_size=256, max_epochs=5000)
+    )
+
+    def __post_init__(self) -> None:
+        """Check every entry."""
+        for name in ("datasets", "variants", "seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) < len(values):
+                raise InputError(f"{name} of a plan must list something, and nothing twice")
+        if self.protocol not in PROTOCOLS:
+            raise InputError(f"protocol must be one of {PROTOCOLS}, got {self.protocol!r}")
+        for variant in self.variants:
+            if variant != NONE:
+                parse(variant)
+        for name in ("n_samples", "n_components", "n_null"):
+            as_count(getattr(self, name), name, minimum=1)
+        if not self.budget >= 0:
+            raise InputError(f"budget must not be negative, got {self.budget!r}")
+        if isinstance(self.strengths, str):
+            if self.strengths != "auto":
+                raise InputError(f"strengths must be numbers or 'auto', got {self.strengths!r}")
+        elif not self.strengths or not all(0 < s < float("inf") for s in self.strengths):
+            raise InputError(f"strengths must be positive numbers, got {self.strengths}")
+
+    @classmethod
+    def preset(cls, name: str) -> "Plan":
+        """One of `PRESETS`."""
+        if name not in PRESETS:
+            raise InputError(f"no preset {name!r}: there are {', '.join(PRESETS)}")
+        file = resources.files("prerank.study") / "presets" / f"{name}.toml"
+        return cls.from_toml(file.read_text(encoding="utf-8"))
+
+    @classmethod
+    def read(cls, name: str | PathLike[str]) -> "Plan":
+        """A preset by its name, or a TOML file."""
+        if str(name) in PRESETS:
+            return cls.preset(str(name))
+        path = Path(name)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"cannot read the plan {path}: {error}. Presets are {', '.join(PRESETS)}"
+            ) from error
+        return cls.from_toml(text)
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Plan":
+        """Read a plan; entries that there are not are named."""
+        try:
+            entries = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"the plan is no TOML: {error}") from error
+        training = entries.pop("training", {})
+        known = {f.name: f for f in dataclasses.fields(cls) if f.name != "training"}
+        _check_names(entries, set(known), "the plan")
+        missing = [name for name in ("name", "datasets", "variants") if name not in entries]
+        if missing:
+            raise InputError(f"the plan has no {', '.join(missing)}")
+        default = {f.name: f.default for f in known.values()}
+        values = {name: _checked(name, value, default[name]) for name, value in entries.items()}
+        return cls(**values, training=_settings(training))
+
+    def to_toml(self) -> str:
+        """Text that `from_toml` reads."""
+        values = dataclasses.asdict(self)
+        training = {name: values["training"][name] for name in _TRAINING}
+        del values["training"]
+        lines = [f"{name} = {_text(value)}" for name, value in values.items()]
+        lines += ["", "[training]", *(f"{name} = {_text(v)}" for name, v in training.items())]
+        return "\n".join(lines) + "\n"
+
+
+PRESETS = ("quick", "paper-exact", "paper-as-published")
+"""Plans that come with the package."""
+
+
+def _settings(entries: Any) -> Settings:
+    if not isinstance(entries, dict):
+        raise InputTypeError("training must be a table of settings")
+    _check_names(entries, set(_TRAINING), "[training]")
+    default = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
+    checked = {
+        name: _checked(name, value, getattr(default, name)) for name, value in entries.items()
+    }
+    return dataclasses.replace(default, **checked)
+
+
+def _check_names(entries: dict[str, Any], known: set[str], where: str) -> None:
+    unknown = sorted(set(entries) - known)
+    if unknown:
+        raise InputError(
+            f"{where} has unknown entries {', '.join(unknown)}: known are "
+            f"{', '.join(sorted(known))}"
+        )
+
+
+def _checked(name: str, value: Any, default: Any) -> Any:
+    """A value of the type that its entry has; lists become tuples."""
+    lists: dict[str, type | tuple[type, ...]] = {
+        "datasets": str,
+        "variants": str,
+        "seeds": int,
+        "hidden": int,
+        "strengths": (int, float),
+    }
+    if name in lists and not (name == "strengths" and isinstance(value, str)):
+        kind = lists[name]
+        if not isinstance(value, list) or not all(
+            isinstance(entry, kind) and not isinstance(entry, bool) for entry in value
+        ):
+            raise InputTypeError(f"{name} must be a list, got {value!r}")
+        return tuple(float(v) for v in value) if name == "strengths" else tuple(value)
+    kind = (int, float) if isinstance(default, float) else type(default)
+    kind = str if name in ("name", "strengths") else kind
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InputTypeError(f"{name} has the wrong type: {value!r}")
+    return float(value) if isinstance(default, float) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, tuple):
+        return f"[{', '.join(_text(entry) for entry in value)}]"
+    return repr(value)

@@ -1,0 +1,75 @@
+"""A dataset with its published splits, ready to train on."""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from prerank.datasets import open_dataset, published_split
+from prerank.errors import NotApplicableError
+from prerank.models import MixtureNetwork
+from prerank.preranks import PAPER, PreRank, parse
+from prerank.study.plans import NONE, Plan
+from prerank.training import Run, TrainingData
+
+__all__ = ["Problem"]
+
+
+class Problem:
+    """Rows, splits and network of one dataset.
+
+    Args:
+        name: of the dataset.
+        plan: for seeds and network.
+        device: where to keep the rows.
+    """
+
+    def __init__(self, name: str, plan: Plan, device: torch.device | str = "cpu") -> None:
+        table = open_dataset(name)
+        self.name = name
+        self.plan = plan
+        splits = [published_split(len(table.x), seed) for seed in plan.seeds]
+        # Constant and rare one-hot columns put single rows far out; the published runs left them.
+        clip = plan.protocol == "exact"
+        pairs = [(split.train, split.validation) for split in splits]
+        self.data = TrainingData.build(table.x, table.y, pairs, clip=clip, device=device)
+        self.test = torch.stack([split.test for split in splits]).to(device)
+        self.network = MixtureNetwork(
+            table.x.shape[1], table.y.shape[1], plan.n_components, plan.hidden
+        )
+
+    @property
+    def rows(self) -> dict[str, Tensor]:
+        """Row numbers of the parts that are looked at, `(splits, n)`."""
+        return {"validation": self.data.validation, "test": self.test}
+
+    @cached_property
+    def preranks(self) -> tuple[PreRank, ...]:
+        """Those of the paper that apply."""
+        return tuple(prerank for prerank in PAPER if self.obstacle(prerank.label) is None)
+
+    def obstacle(self, variant: str) -> str | None:
+        """Why a variant cannot be had here; None where it can."""
+        if variant == NONE:
+            return None
+        probe = self.network(self.network.initial(0)[None].to(self.data.x), self.data.x[:1, :1])
+        try:
+            for prerank in parse(variant):
+                prerank.check(probe)
+        except NotApplicableError as reason:
+            return str(reason)
+        return None
+
+    def runs(self, strengths: tuple[float, ...]) -> list[Run]:
+        """Every strength with every seed, in this order."""
+        return [
+            Run(seed, split, strength)
+            for strength in strengths
+            for split, seed in enumerate(self.plan.seeds)
+        ]
+
+    def part(self, name: str, runs: list[Run]) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of one part, for each run: `(M, n, L)` and `(M, n, D)`."""
+        split = torch.tensor([run.split for run in runs], device=self.data.x.device).unsqueeze(1)
+        place = split, self.rows[name][split.squeeze(1)]
+        return self.data.x[place], self.data.y[place]

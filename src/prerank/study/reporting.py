@@ -1,0 +1,125 @@
+"""A study's results as files: tables, figures and a page that holds them together."""
+
+import io
+import math
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prerank.report.studies import bars_figure, boxes_figure, nulls_figure, reliability_figure
+from prerank.storage import write_atomically
+from prerank.study import tables
+from prerank.study.plans import NONE
+from prerank.study.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["write_report"]
+
+
+def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Path:
+    """Write every table (CSV) and figure (PNG) of a study, and `report.md`.
+
+    Args:
+        store: of the study, which may be half done.
+        folder: `report` in the study's folder by default.
+
+    Returns:
+        The page.
+    """
+    out = store.folder / "report" if folder is None else Path(folder)
+    results = store.results()
+    found: dict[str, pd.DataFrame] = {
+        "before": tables.before(results),
+        "after": tables.after(results),
+        "evidence_before": tables.evidence(results, NONE),
+        "evidence_after": tables.evidence(results),
+        "seconds": _seconds(results),
+    }
+    datasets = list(dict.fromkeys(results.dataset))
+    found |= {f"cross_{dataset}": tables.cross(results, dataset) for dataset in datasets}
+    for name, table in found.items():
+        _write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
+    figures = {"bars": bars_figure(found["before"], found["after"], _floors(results))}
+    for dataset in datasets:
+        figures[f"boxes_{dataset}"] = boxes_figure(results, dataset)
+        figures[f"reliability_{dataset}"] = reliability_figure(results, dataset)
+        figures[f"nulls_{dataset}"] = _nulls(results, dataset, found)
+    for name, figure in figures.items():
+        _write(out / f"{name}.png", _png(figure))
+    return _write(out / "report.md", _page(store, found, list(figures)).encode())
+
+
+def _page(store: Store, found: "dict[str, pd.DataFrame]", figures: list[str]) -> str:
+    plan = store.plan
+    left = sum(not store.done(unit) for unit in store.units)
+    lines = [
+        f"# Study {plan.name}",
+        "",
+        f"Protocol {plan.protocol}, {len(plan.seeds)} runs per cell, budget {plan.budget:.0%}; "
+        f"{len(store.units) - left} of {len(store.units)} units done.",
+    ]
+    for name, table in found.items():
+        lines += ["", f"## {name.replace('_', ' ')}", "", _markdown(table)]
+    skipped = store.skipped()
+    if skipped:
+        lines += ["", "## Skipped", ""]
+        lines += [f"- {s['dataset']}, {s['variant']}: {s['reason']}" for s in skipped]
+    lines += ["", "## Figures", "", *(f"![{name}]({name}.png)" for name in figures), ""]
+    return "\n".join(lines)
+
+
+def _markdown(table: "pd.DataFrame") -> str:
+    """A table in Markdown; numbers to four digits."""
+
+    def cell(value: object) -> str:
+        if isinstance(value, float):
+            return "" if math.isnan(value) else f"{value:.4g}"
+        return str(value).replace("|", "\\|")
+
+    head = f"| {' | '.join(table.columns)} |"
+    rule = f"|{'---|' * len(table.columns)}"
+    rows = (f"| {' | '.join(map(cell, row))} |" for row in table.itertuples(index=False))
+    return "\n".join([head, rule, *rows])
+
+
+def _seconds(results: "pd.DataFrame") -> "pd.DataFrame":
+    units = results.drop_duplicates(["dataset", "variant"])
+    return units.groupby("dataset", as_index=False, sort=False).agg(
+        units=("variant", "size"), seconds=("seconds", "sum")
+    )
+
+
+def _floors(results: "pd.DataFrame") -> dict[str, float]:
+    rows = results[(results.part == "test") & results.floor.notna()]
+    return {
+        str(name): float(value) for name, value in rows.groupby("dataset").floor.first().items()
+    }
+
+
+def _nulls(results: "pd.DataFrame", dataset: str, found: "dict[str, pd.DataFrame]") -> "Figure":
+    rows = results[(results.dataset == dataset) & (results.variant == NONE)]
+    rows = rows[(rows.part == "test") & rows.pce.notna()]
+    nulls = {str(k): tables.five_run_null(cell) for k, cell in rows.groupby("prerank", sort=False)}
+    observed: dict[str, dict[str, float]] = {label: {} for label in nulls}
+    for name in ("before", "after"):
+        table = found[f"evidence_{name}"]
+        own = table[table.dataset == dataset]
+        for label, value in zip(own.prerank, own.observed, strict=True):
+            observed[str(label)][name] = float(value)
+    return nulls_figure(nulls, observed, f"{dataset}: mean PCE over the runs, if they were right")
+
+
+def _png(figure: "Figure") -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120)
+    return buffer.getvalue()
+
+
+def _write(path: Path, content: bytes) -> Path:
+    def fill(file: Path) -> None:
+        file.write_bytes(content)
+
+    return write_atomically(path, fill)

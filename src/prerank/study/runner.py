@@ -1,0 +1,172 @@
+"""Working through a study: unit by unit, resumable at any moment."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+
+import torch
+from torch import Tensor
+
+from prerank.study.plans import NONE, Plan
+from prerank.study.problems import Problem
+from prerank.study.protocols import carry_out
+from prerank.study.store import Store, Unit
+from prerank.training import Checkpoint, Interrupted, Progress
+
+__all__ = ["Outcome", "StudyProgress", "run_study"]
+
+
+@dataclass(frozen=True)
+class StudyProgress:
+    """What a progress callback sees.
+
+    Attributes:
+        unit: that is being worked on.
+        done: units that are done, by this and other processes.
+        units: in all.
+        training: of the present unit, or None before and after it is trained.
+        rate: epochs per second of the present unit.
+        left: estimated seconds to the end, NaN before the first unit is done.
+    """
+
+    unit: Unit
+    done: int
+    units: int
+    training: Progress | None
+    rate: float
+    left: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call ended.
+
+    Attributes:
+        finished: units that this call has done.
+        left: units that are not done: time was up, or other processes work on them.
+        interrupted: whether time was up.
+    """
+
+    finished: tuple[Unit, ...]
+    left: tuple[Unit, ...]
+    interrupted: bool
+
+
+def run_study(
+    plan: Plan,
+    folder: str | PathLike[str],
+    *,
+    device: torch.device | str = "cpu",
+    time_limit: float = float("inf"),
+    checkpoint_every: float = 30.0,
+    on_progress: Callable[[StudyProgress], None] | None = None,
+) -> Outcome:
+    """Do what is left of a study.
+
+    A killed study goes on where it stopped, a finished one does nothing, and several processes may
+    work on one folder: each unit is done by one of them.
+
+    Args:
+        plan: what to do.
+        folder: where results go, and from where a study goes on.
+        device: where to train.
+        time_limit: seconds after which to stop, with a checkpoint of the unit at hand.
+        checkpoint_every: seconds between checkpoints inside a unit.
+        on_progress: called after each epoch and each unit.
+    """
+    work = _Work(Store(folder, plan), device, time_limit, checkpoint_every, on_progress)
+    interrupted = False
+    try:
+        for dataset in plan.datasets:
+            work.on(dataset)
+    except Interrupted:
+        interrupted = True
+    left = tuple(unit for unit in work.store.units if not work.store.done(unit))
+    return Outcome(tuple(work.finished), left, interrupted)
+
+
+class _Work:
+    def __init__(
+        self,
+        store: Store,
+        device: torch.device | str,
+        time_limit: float,
+        every: float,
+        on_progress: Callable[[StudyProgress], None] | None,
+    ) -> None:
+        self.store = store
+        self.device = device
+        self.begun = time.monotonic()
+        self.until = self.begun + time_limit
+        self.every = every
+        self.on_progress = on_progress
+        self.finished: list[Unit] = []
+
+    def on(self, dataset: str) -> None:
+        """Do the units of one dataset that nobody else does."""
+        units = [Unit(dataset, variant) for variant in self.store.plan.variants]
+        if all(self.store.done(unit) for unit in units):
+            return
+        problem = Problem(dataset, self.store.plan, self.device)
+        for unit in units:
+            if time.monotonic() >= self.until:
+                raise Interrupted("time is up")
+            with self.store.claim(unit.stem) as held:
+                if held and not self.store.done(unit):
+                    self._do(unit, problem)
+                    self.finished.append(unit)
+                    self._report(unit, None, 0.0)
+
+    def _do(self, unit: Unit, problem: Problem) -> None:
+        obstacle = problem.obstacle(unit.variant)
+        # The published runs put another function in the place of the dependency of two targets.
+        if obstacle is not None and self.store.plan.protocol == "exact":
+            self.store.skip(unit, obstacle)
+            return
+        begun = time.monotonic()
+        base = None if unit.variant == NONE else self._base(problem)
+        checkpoint = self._checkpoint(unit)
+        frame, theta = carry_out(
+            problem,
+            unit.variant,
+            base=base,
+            checkpoint=checkpoint,
+            on_epoch=lambda progress: self._report(unit, progress, time.monotonic() - begun),
+        )
+        if unit.variant == NONE:
+            self.store.write_base(unit.dataset, theta)
+        self.store.write(unit, frame, {"seconds": f"{time.monotonic() - begun:.3f}"})
+        checkpoint.drop()
+
+    def _base(self, problem: Problem) -> Tensor | None:
+        """Unpenalised parameters, trained once: where another process does so, wait for it."""
+        if self.store.plan.protocol == "published":
+            return None
+        while True:
+            base = self.store.read_base(problem.name, self.device)
+            if base is not None:
+                return base
+            with self.store.claim(f"{problem.name}--base") as held:
+                if held and self.store.read_base(problem.name, self.device) is None:
+                    unit = Unit(problem.name, "base")
+                    checkpoint = self._checkpoint(unit)
+                    _, theta = carry_out(problem, NONE, checkpoint=checkpoint)
+                    self.store.write_base(problem.name, theta)
+                    checkpoint.drop()
+            time.sleep(0.2)
+
+    def _checkpoint(self, unit: Unit) -> Checkpoint:
+        path = self.store.checkpoint(unit)
+        return Checkpoint(path, every=self.every, until=self.until)
+
+    def _report(self, unit: Unit, training: Progress | None, seconds: float) -> None:
+        if self.on_progress is None:
+            return
+        units = self.store.units
+        done = sum(self.store.done(other) for other in units)
+        spent = time.monotonic() - self.begun
+        mine = len(self.finished)
+        left = spent / mine * (len(units) - done) if mine else float("nan")
+        rate = training.epoch / seconds if training is not None and seconds > 0 else 0.0
+        self.on_progress(StudyProgress(unit, done, len(units), training, rate, left))

@@ -1,0 +1,167 @@
+"""The folder of a study: one file for each unit of work, whole or absent."""
+
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from prerank.errors import InputError
+from prerank.storage import (
+    FileLock,
+    read_json,
+    read_tensors,
+    write_atomically,
+    write_json,
+    write_tensors,
+)
+from prerank.study.plans import Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Store", "Unit"]
+
+_PACKAGES = ("prerank", "torch", "numpy", "scipy", "pandas", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One dataset with one variant: all strengths and seeds of it."""
+
+    dataset: str
+    variant: str
+
+    @property
+    def stem(self) -> str:
+        """Name of its files."""
+        return f"{self.dataset}--{self.variant.replace('(', '-').replace(')', '')}"
+
+
+class Store:
+    """Results, checkpoints and locks of a study in a folder.
+
+    A unit is done when its result, or the reason why it cannot be had, is there. Files are put in
+    place in one step, so a process may be killed at any moment; the lock of a unit belongs to the
+    process that works on it, and is free again when that process is gone.
+
+    Args:
+        folder: made where it is missing.
+        plan: of the study; read from the folder by default. A folder holds one study only.
+    """
+
+    def __init__(self, folder: str | PathLike[str], plan: Plan | None = None) -> None:
+        self.folder = Path(folder)
+        path = self.folder / "plan.toml"
+        if plan is not None and not path.exists():
+            text = plan.to_toml()
+            write_atomically(path, lambda file: _write_text(file, text))
+        if not path.exists():
+            raise InputError(f"{self.folder} holds no study: it has no plan.toml")
+        self.plan = Plan.read(path)
+        if plan is not None and plan != self.plan:
+            raise InputError(
+                f"{self.folder} holds another study: its plan.toml differs from the plan that was "
+                "asked for. Choose another folder"
+            )
+
+    @property
+    def units(self) -> list[Unit]:
+        """All of them, the unpenalised runs of a dataset first."""
+        return [Unit(d, v) for d in self.plan.datasets for v in self.plan.variants]
+
+    def done(self, unit: Unit) -> bool:
+        """Whether there is nothing left to do."""
+        return self._result(unit).exists() or self._skipped(unit).exists()
+
+    def write(self, unit: Unit, frame: "pd.DataFrame", about: dict[str, Any]) -> None:
+        """Put the result of a unit in place."""
+        import pyarrow
+        from pyarrow import parquet
+
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+        text = {"plan": self.plan.to_toml(), **versions(), **about}
+        metadata = {key: str(value) for key, value in text.items()}
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
+        write_atomically(self._result(unit), lambda file: parquet.write_table(table, file))
+
+    def skip(self, unit: Unit, reason: str) -> None:
+        """Note that a unit cannot be had."""
+        entry = {"dataset": unit.dataset, "variant": unit.variant, "reason": reason}
+        write_json(self._skipped(unit), entry)
+
+    def results(self) -> "pd.DataFrame":
+        """Rows of all units that are done, with the seconds that each took."""
+        import pandas as pd
+        from pyarrow import ArrowInvalid, parquet
+
+        frames = []
+        for path in sorted((self.folder / "results").glob("*.parquet")):
+            try:
+                table = parquet.read_table(path)
+            except (OSError, ArrowInvalid) as error:
+                raise InputError(
+                    f"cannot read {path}: {error}. Remove it, and run the study again"
+                ) from error
+            seconds = (table.schema.metadata or {}).get(b"seconds", b"nan")
+            frames.append(table.to_pandas().assign(seconds=float(seconds)))
+        if not frames:
+            raise InputError(f"{self.folder} has no results yet: run the study first")
+        return pd.concat(frames, ignore_index=True)
+
+    def skipped(self) -> list[dict[str, str]]:
+        """What cannot be had, and why."""
+        return [read_json(p) for p in sorted((self.folder / "results").glob("*.skipped.json"))]
+
+    def write_base(self, dataset: str, theta: Tensor) -> None:
+        """Keep the unpenalised parameters of a dataset, from which penalised runs go on."""
+        write_tensors(self._base(dataset), {"theta": theta}, {"dataset": dataset})
+
+    def read_base(self, dataset: str, device: torch.device | str) -> Tensor | None:
+        """These parameters, or None before they are there."""
+        path = self._base(dataset)
+        return read_tensors(path)[0]["theta"].to(device) if path.exists() else None
+
+    def checkpoint(self, unit: Unit) -> Path:
+        """Where a unit keeps what it has trained so far."""
+        return self.folder / "checkpoints" / unit.stem
+
+    @contextmanager
+    def claim(self, name: str) -> Iterator[bool]:
+        """Hold a lock, or learn that another process does."""
+        with FileLock(self.folder / "locks" / f"{name}.lock") as held:
+            yield held
+
+    def _result(self, unit: Unit) -> Path:
+        return self.folder / "results" / f"{unit.stem}.parquet"
+
+    def _skipped(self, unit: Unit) -> Path:
+        return self.folder / "results" / f"{unit.stem}.skipped.json"
+
+    def _base(self, dataset: str) -> Path:
+        return self.folder / "base" / f"{dataset}.safetensors"
+
+
+def versions() -> dict[str, str]:
+    """Of this machine's software, to be kept with results."""
+    found = {"python": platform.python_version(), "machine": platform.platform()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from source
+            found[name] = "source"
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+    found["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return found
+
+
+def _write_text(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")

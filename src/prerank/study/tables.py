@@ -1,0 +1,154 @@
+"""Tables of a study: before and after, strengths, cross tables, p-values."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from prerank.calibration import holm, null_pce, p_value
+from prerank.study.paper import published_cells, published_cross
+from prerank.study.plans import NONE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["after", "before", "cross", "evidence", "five_run_null", "frontier"]
+
+
+def before(results: "pd.DataFrame") -> "pd.DataFrame":
+    """Calibration of the unpenalised runs, by dataset and pre-rank.
+
+    Columns: `dataset`, `prerank`, `mean` and `se` (of the PCE that the protocol reports, over the
+    runs), `runs`, `excess` (above the floor) and `excess_se`, `energy`, `nll` (median), and where
+    the paper has the cell, `paper`, `paper_se` and `difference`.
+    """
+    own = _final(results, NONE)
+    return _beside_paper(_summary(own, ["dataset", "prerank"]), "before")
+
+
+def after(results: "pd.DataFrame") -> "pd.DataFrame":
+    """Calibration of runs that were penalised by the same pre-rank, by dataset and pre-rank.
+
+    Columns as in `before`, and `strength` (0 where none qualified), `energy_ratio` (against the
+    unpenalised runs), `gain` (mean paired decrease of the excess) and `gain_se`.
+    """
+    rows = _final(results)
+    own = rows[rows.variant == rows.prerank]
+    table = _summary(own, ["dataset", "prerank", "strength"])
+    return _beside_paper(_against_base(table, own, _final(results, NONE)), "after")
+
+
+def cross(results: "pd.DataFrame", dataset: str) -> "pd.DataFrame":
+    """Every training variant of one dataset by every evaluated pre-rank, in long form.
+
+    Columns: `variant`, `prerank`, `strength`, `mean`, `se`, `excess`, `energy`, `nll`, and `paper`.
+    """
+    rows = _final(results)
+    table = _summary(rows[rows.dataset == dataset], ["variant", "prerank", "strength"])
+    paper = published_cross().query("dataset == @dataset")[["variant", "prerank", "pce"]]
+    return table.merge(paper.rename(columns={"pce": "paper"}), how="left", validate="one_to_one")
+
+
+def frontier(results: "pd.DataFrame", dataset: str, variant: str) -> "pd.DataFrame":
+    """All strengths of a variant: excess of its own pre-ranks and energy score, by part.
+
+    Columns: `part`, `strength`, `excess`, `energy_ratio`, `selected`.
+    """
+    labels = variant.replace("(0.8)", "").split("+")
+    own = results[(results.dataset == dataset) & (results.variant == variant)]
+    own = own[own.prerank.isin(labels)].assign(excess=lambda t: t.pce - t.floor)
+    table = own.groupby(["part", "strength"], as_index=False).agg(
+        excess=("excess", "mean"), energy=("energy", "mean"), selected=("selected", "any")
+    )
+    base = table[table.strength == 0].set_index("part").energy
+    table["energy_ratio"] = table.energy / table.part.map(base)
+    return table.drop(columns="energy")
+
+
+def evidence(results: "pd.DataFrame", variant: str | None = None) -> "pd.DataFrame":
+    """Whether the mean PCE over the runs is larger than a right predictor's.
+
+    Args:
+        results: of a study.
+        variant: of the runs; by default those that were penalised by the pre-rank itself.
+
+    Returns:
+        Columns `dataset`, `prerank`, `observed`, `null_mean`, `p_value` and `p_holm`, corrected
+        within each dataset.
+    """
+    import pandas as pd
+
+    rows = _final(results, variant)
+    if variant is None:
+        rows = rows[rows.variant == rows.prerank]
+    rows = rows[rows.pce.notna()]
+    found = []
+    for dataset, group in rows.groupby("dataset", sort=False):
+        entries = []
+        for prerank, cell in group.groupby("prerank", sort=False):
+            null = five_run_null(cell)
+            observed = float(cell.pce.mean())
+            entries.append((dataset, prerank, observed, null.mean(), p_value(observed, null)))
+        corrected = holm([entry[-1] for entry in entries])
+        found += [(*entry, float(p)) for entry, p in zip(entries, corrected, strict=True)]
+    names = ["dataset", "prerank", "observed", "null_mean", "p_value", "p_holm"]
+    return pd.DataFrame(found, columns=names)
+
+
+def five_run_null(cell: "pd.DataFrame") -> npt.NDArray[np.float64]:
+    """Replicates of the mean PCE over the runs of a cell, were they right.
+
+    Test rows of different splits overlap, as they did in the published test: the replicates take
+    the runs for independent.
+    """
+    given = [null for null in cell["null"] if null is not None]
+    if given:
+        replicates: npt.NDArray[np.float64] = np.mean([np.asarray(null) for null in given], axis=0)
+        return replicates
+    rng = np.random.default_rng(len(cell))
+    null = null_pce(int(cell.n.iloc[0]))
+    return rng.choice(null, (len(cell), len(null))).mean(0)
+
+
+def _final(results: "pd.DataFrame", variant: str | None = None) -> "pd.DataFrame":
+    """Test rows of the runs at the selected strength."""
+    rows = results[(results.part == "test") & results.selected]
+    return rows if variant is None else rows[rows.variant == variant]
+
+
+def _summary(rows: "pd.DataFrame", keys: list[str]) -> "pd.DataFrame":
+    shown = rows.published_pce if "published_pce" in rows else rows.pce
+    rows = rows.assign(shown=shown, excess=rows.pce - rows.floor)
+    return rows.groupby(keys, as_index=False, sort=False).agg(
+        mean=("shown", "mean"),
+        se=("shown", "sem"),
+        runs=("shown", "size"),
+        excess=("excess", "mean"),
+        excess_se=("excess", "sem"),
+        energy=("energy", "mean"),
+        nll=("nll", "median"),
+    )
+
+
+def _against_base(
+    table: "pd.DataFrame", own: "pd.DataFrame", base: "pd.DataFrame"
+) -> "pd.DataFrame":
+    keys = ["dataset", "prerank", "seed"]
+    paired = own.merge(base, on=keys, suffixes=("", "_base"), validate="many_to_one")
+    paired = paired.assign(gain=paired.pce_base - paired.pce)
+    gains = paired.groupby(["dataset", "prerank"], as_index=False, sort=False).agg(
+        gain=("gain", "mean"),
+        gain_se=("gain", "sem"),
+        energy_base=("energy_base", "mean"),
+    )
+    merged = table.merge(gains, how="left", validate="one_to_one")
+    merged["energy_ratio"] = merged.energy / merged.pop("energy_base")
+    return merged
+
+
+def _beside_paper(table: "pd.DataFrame", which: str) -> "pd.DataFrame":
+    cells = published_cells()[["dataset", "prerank", which, f"{which}_se"]]
+    cells.columns = ["dataset", "prerank", "paper", "paper_se"]
+    merged = table.merge(cells, how="left", validate="one_to_one")
+    merged["difference"] = merged["mean"] - merged.paper
+    return merged

@@ -13,8 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from prerank.errors import PrerankError
-from prerank.study import PRESETS, Plan, Store, StudyProgress, run_study
+from prerank.errors import InputError, PrerankError
+from prerank.storage import write_atomically
+from prerank.study import PRESETS, Plan, Store, StudyProgress, run_study, tables
 from prerank.study.reporting import write_report
 
 __all__ = ["study"]
@@ -38,6 +39,12 @@ def run(
         float, typer.Option(min=0, help="Seconds after which to stop, to be gone on with later.")
     ] = math.inf,
     workers: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="ENTRY=VALUE", help="Change an entry of the plan: --set n_samples=1000"
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
     """Carry out what is left of a study.
@@ -46,10 +53,10 @@ def run(
     one folder. Exit code 3 says that time was up before the end.
     """
     try:
-        chosen = Plan.read(plan)
+        chosen = _changed(Plan.read(plan), change or [])
         Store(out, chosen)
         place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        others = [_worker(plan, out, place, time_limit) for _ in range(workers - 1)]
+        others = [_worker(out, place, time_limit) for _ in range(workers - 1)]
         try:
             with _progress_bar(quiet) as show:
                 outcome = run_study(
@@ -90,6 +97,20 @@ def report(
 
 
 @study.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(file_okay=False, help="Folders of studies.")],
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The CSV file to write.")],
+) -> None:
+    """Put before and after of several studies into one table."""
+    try:
+        found = tables.compared({str(folder): Store(folder).results() for folder in folders})
+        write_atomically(out, lambda file: found.to_csv(file, index=False, float_format="%.6g"))
+    except PrerankError as error:
+        _fail(str(error))
+    Console().print(f"{len(found)} rows: {out}", highlight=False)
+
+
+@study.command()
 def status(
     folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the study.")],
 ) -> None:
@@ -120,7 +141,16 @@ def plan(
 _TIME_UP = 3
 
 
-def _worker(plan: str, out: Path, device: str, time_limit: float) -> "subprocess.Popen[bytes]":
+def _changed(plan: Plan, changes: list[str]) -> Plan:
+    pairs = [change.partition("=") for change in changes]
+    for entry, equals, _ in pairs:
+        if not equals:
+            raise InputError(f"--set {entry}: say ENTRY=VALUE")
+    return plan.changed({entry.strip(): value for entry, _, value in pairs})
+
+
+def _worker(out: Path, device: str, time_limit: float) -> "subprocess.Popen[bytes]":
+    plan = str(out / "plan.toml")
     command = [sys.executable, "-m", "prerank", "study", "run", plan, "--out", str(out)]
     command += ["--device", device, "--time-limit", str(time_limit), "--quiet"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)

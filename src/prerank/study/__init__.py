@@ -1,5 +1,6 @@
 """Whole studies: planned, run and summarised."""
 
+from prerank.study import tables
 from prerank.study.paper import published_cells, published_cross, published_strength
 from prerank.study.plans import NONE, PRESETS, Plan
 from prerank.study.runner import Outcome, StudyProgress, run_study
@@ -17,4 +18,5 @@ __all__ = [
     "published_cross",
     "published_strength",
     "run_study",
+    "tables",
 ]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from os import PathLike
@@ -118,6 +119,10 @@ class Plan:
             entries = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"the plan is no TOML: {error}") from error
+        return cls._from_entries(entries)
+
+    @classmethod
+    def _from_entries(cls, entries: dict[str, Any]) -> "Plan":
         training = entries.pop("training", {})
         known = {f.name: f for f in dataclasses.fields(cls) if f.name != "training"}
         _check_names(entries, set(known), "the plan")
@@ -127,6 +132,27 @@ class Plan:
         default = {f.name: f.default for f in known.values()}
         values = {name: _checked(name, value, default[name]) for name, value in entries.items()}
         return cls(**values, training=_settings(training))
+
+    def changed(self, changes: Mapping[str, str]) -> "Plan":
+        """The same plan with other entries, given as TOML: `{"n_samples": "1000"}`.
+
+        Entries of the training have names like `training.lr`.
+
+        Example:
+            >>> Plan.preset("quick").changed({"tau": "50.0", "training.lr": "1e-4"}).tau
+            50.0
+        """
+        entries = tomllib.loads(self.to_toml())
+        for name, text in changes.items():
+            try:
+                value = tomllib.loads(f"value = {text}")["value"]
+            except tomllib.TOMLDecodeError as error:
+                raise InputError(f"{name}: {text!r} is no TOML value ({error})") from error
+            table, _, entry = name.rpartition(".")
+            if table not in ("", "training"):
+                raise InputError(f"a plan has no entry {name}")
+            (entries["training"] if table else entries)[entry] = value
+        return type(self)._from_entries(entries)
 
     def to_toml(self) -> str:
         """Text that `from_toml` reads."""

@@ -36,6 +36,7 @@ def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Pat
         "after": tables.after(results),
         "evidence_before": tables.evidence(results, NONE),
         "evidence_after": tables.evidence(results),
+        "combined": tables.combined(results),
         "seconds": _seconds(results),
     }
     datasets = list(dict.fromkeys(results.dataset))

@@ -12,7 +12,16 @@ from prerank.study.plans import NONE
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["after", "before", "cross", "evidence", "five_run_null", "frontier"]
+__all__ = [
+    "after",
+    "before",
+    "combined",
+    "compared",
+    "cross",
+    "evidence",
+    "five_run_null",
+    "frontier",
+]
 
 
 def before(results: "pd.DataFrame") -> "pd.DataFrame":
@@ -47,6 +56,73 @@ def cross(results: "pd.DataFrame", dataset: str) -> "pd.DataFrame":
     table = _summary(rows[rows.dataset == dataset], ["variant", "prerank", "strength"])
     paper = published_cross().query("dataset == @dataset")[["variant", "prerank", "pce"]]
     return table.merge(paper.rename(columns={"pce": "paper"}), how="left", validate="one_to_one")
+
+
+def combined(results: "pd.DataFrame") -> "pd.DataFrame":
+    """What it costs a pre-rank that margins or principal components are penalised with it.
+
+    Columns: `dataset`, `prerank`, `with` (`"marginal"` or `"pca(0.8)"`), `alone` and `together`
+    (PCE of the pre-rank after either penalty), `increase` (their ratio, minus 1), `energy_ratio`
+    (together against alone) and `seconds_ratio`.
+    """
+    rows = _final(results)
+    table = _summary(rows, ["dataset", "variant", "prerank"])
+    seconds = rows.groupby(["dataset", "variant"]).seconds.first()
+    table["seconds"] = [seconds[d, v] for d, v in zip(table.dataset, table.variant, strict=True)]
+    alone = table[table.variant == table.prerank].drop(columns="variant")
+    found = []
+    for other in ("marginal", "pca(0.8)"):
+        own = table[table.variant == other + "+" + table.prerank].assign(**{"with": other})
+        found.append(own.merge(alone, on=["dataset", "prerank"], suffixes=("", "_alone")))
+    import pandas as pd
+
+    both = pd.concat(found, ignore_index=True)
+    return pd.DataFrame(
+        {
+            "dataset": both.dataset,
+            "prerank": both.prerank,
+            "with": both["with"],
+            "alone": both.mean_alone,
+            "together": both["mean"],
+            "increase": both["mean"] / both.mean_alone - 1,
+            "energy_ratio": both.energy / both.energy_alone,
+            "seconds_ratio": both.seconds / both.seconds_alone,
+        }
+    )
+
+
+def compared(studies: "dict[str, pd.DataFrame]") -> "pd.DataFrame":
+    """Before and after of several studies side by side, such as numbers of draws or protocols.
+
+    Args:
+        studies: results by name.
+
+    Returns:
+        Columns `study`, `dataset`, `prerank`, `before`, `after`, `strength`, `excess_before`,
+        `excess_after`, `energy_ratio`.
+    """
+    import pandas as pd
+
+    found = []
+    for name, results in studies.items():
+        old, new = before(results), after(results)
+        both = old.merge(new, on=["dataset", "prerank"], suffixes=("_before", "_after"))
+        found.append(
+            pd.DataFrame(
+                {
+                    "study": name,
+                    "dataset": both.dataset,
+                    "prerank": both.prerank,
+                    "before": both.mean_before,
+                    "after": both.mean_after,
+                    "strength": both.strength,
+                    "excess_before": both.excess_before,
+                    "excess_after": both.excess_after,
+                    "energy_ratio": both.energy_ratio,
+                }
+            )
+        )
+    return pd.concat(found, ignore_index=True)
 
 
 def frontier(results: "pd.DataFrame", dataset: str, variant: str) -> "pd.DataFrame":

@@ -4,7 +4,7 @@
 
 Each treatment is trained on the published splits, without a penalty and with the marginal one, and
 judged on the test rows: on the targets as they are and, with the same predictions, on targets whose
-ties are spread over their cells. The energy score is always that of the targets as they are.
+ties are spread over their cells.
 """
 
 import argparse
@@ -111,11 +111,7 @@ def judge(table: Table, treatment: Treatment, seed: int) -> list[dict[str, Any]]
         y = data.y_scaler(targets).to(data.y)[:, split.test].expand(len(runs), -1, -1)
         result = evaluate(network, found.theta, x, y, parse(JUDGED))
         for m, record in enumerate(records):
-            record[name] = {
-                "energy": float(result.energy[m]),
-                "nll": float(result.nll[m]),
-                "excess": {label: float(result.excess(label)[m]) for label in result.pce},
-            }
+            record[name] = {label: float(result.excess(label)[m]) for label in result.pce}
     return records
 
 
@@ -148,16 +144,11 @@ def lines(name: str, treatment: str, records: list[dict[str, Any]]) -> list[str]
     for strength in STRENGTHS:
         mine = [record for record in records if record["strength"] == strength]
         cells = [
-            f"{1e4 * np.mean([r[where]['excess'][label] for r in mine]):.0f}"
+            f"{1e4 * np.mean([r[where][label] for r in mine]):.0f}"
             for where in ("raw", "spread")
             for label in JUDGED.split("+")
         ]
-        energy = np.mean([r["raw"]["energy"] for r in mine])
-        nll = np.median([r["raw"]["nll"] for r in mine])
-        found.append(
-            f"| {name} | {treatment} | {strength:g} | {' | '.join(cells)} "
-            f"| {energy:.4f} | {nll:.2f} |"
-        )
+        found.append(f"| {name} | {treatment} | {strength:g} | {' | '.join(cells)} |")
     return found
 
 

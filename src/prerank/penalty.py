@@ -8,6 +8,7 @@ from torch.distributions import Distribution
 
 from prerank.calibration.levels import level_counts
 from prerank.distributions.noise import Noise, as_noise
+from prerank.errors import ShapeError
 from prerank.inputs import as_count, as_positive
 from prerank.pits.published import published_pit
 from prerank.pits.smooth import SmoothPIT, smooth_pits
@@ -150,7 +151,14 @@ class CalibrationPenalty(nn.Module):
 
     def error(self, tally: Tally, shift: Tensor | None = None) -> Tensor:
         """Penalty of the rows that were counted, moved by a shift `(..., J, levels)`."""
-        frequencies = tally.frequencies if shift is None else tally.frequencies + shift
+        frequencies = tally.frequencies
+        if shift is not None:
+            if shift.shape[-2:] != frequencies.shape[-2:]:
+                raise ShapeError(
+                    f"shift has shape {tuple(shift.shape)}, but the penalty counts "
+                    f"{tuple(frequencies.shape)}"
+                )
+            frequencies = frequencies + shift
         gaps = (self._grid(frequencies) - frequencies).abs()
         sizes = [counts.shape[-2] for counts in tally.counts]
         terms = []
@@ -171,9 +179,9 @@ class CalibrationPenalty(nn.Module):
                   \Big(\frac1{N_{training}} + \frac1{N_{validation}}\Big)\Big)_+
 
         for each component, with q the 95 % quantile of the Cramér-von Mises statistic: a difference
-        that two samples of one law may well show does not count, and a larger one is shrunk by as
-        much. The training rows, of which there are many, then give the gradient, and the others the
-        aim.
+        that two samples of one nearly uniform law may well show does not count, and a larger one is
+        shrunk by as much. The training rows, of which there are many, then give the gradient, and
+        the others the aim.
 
         Args:
             training: counts of rows that the loss is fitted to.

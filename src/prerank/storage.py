@@ -97,7 +97,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
 
 
 class FileLock:
-    """A lock that belongs to this process until it ends, however it ends.
+    """A lock that is free again when its block or its process ends, however that ends.
 
     Args:
         path: of a file that is made for the purpose, and stays.

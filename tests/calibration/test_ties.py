@@ -7,7 +7,7 @@ from torch.distributions import Independent, Normal, Poisson
 
 from prerank import Ensemble, GaussianMixture, diagnose, pce, pit
 from prerank.calibration import tie_error
-from prerank.datasets import spread_ties
+from prerank.datasets import snap, spread_ties
 
 N = 4000
 SHARES = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])  # of the values 0, 1, 2 of two targets
@@ -45,6 +45,18 @@ def test_spread_over_their_cells_the_same_shares_are_calibrated(d):
     assert float(pce(z)) < 4 * 0.31 / N**0.5  # four times the floor
 
 
+def test_rounded_samples_of_the_right_law_have_uniform_ranks():
+    # Grades are what is left of a hidden normal variable: the predictor knows its law.
+    g = torch.Generator().manual_seed(0)
+    loc = torch.randn(N, 2, generator=g, dtype=torch.float64)
+    hidden = torch.distributions.Normal(loc, 1)
+    y = 3 * ((loc + torch.randn(N, 2, generator=g, dtype=torch.float64)) / 3).round().clamp(-1, 1)
+    samples = loc + torch.randn(100, N, 2, generator=g, dtype=torch.float64)
+    assert float(pce(pit(Independent(hidden, 1), y, "marginal")).mean()) > 0.01
+    z = pit(Ensemble(snap(samples, y)), y, "marginal", generator=0)
+    assert float(pce(z).max()) < 4 * 0.31 / N**0.5  # four times the floor
+
+
 def test_errors_of_continuous_targets_vanish():
     y = torch.randn(1000, 3, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(tie_error(y), 1 / 4000)
@@ -61,7 +73,7 @@ def test_a_diagnosis_says_what_to_do():
     (remark,) = found.remarks
     assert "y1 (3 values, one in 8" in remark
     assert "y0" not in remark
-    assert "spread_ties" in remark
+    assert "snap" in remark
     assert remark in str(found)
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerank.datasets import spread_ties
+from prerank.datasets import snap, spread_ties
 from prerank.errors import InputError, ShapeError
 
 F64 = torch.float64
@@ -83,5 +83,22 @@ def test_bad_input():
         spread_ties(torch.zeros(3, 4, 2))
     with pytest.raises(ShapeError, match="reference"):
         spread_ties(torch.zeros(3, 2), reference=torch.zeros(3, 1))
-    with pytest.raises(InputError, match="finite"):
+    with pytest.raises(InputError, match="y"):
         spread_ties(torch.tensor([[0.0], [float("nan")]]))
+
+
+@given(
+    st.lists(st.floats(-10, 10), min_size=1, max_size=20), st.lists(st.integers(-5, 5), min_size=1)
+)
+def test_samples_go_to_the_nearest_value(samples, values):
+    known = torch.tensor(values, dtype=F64)
+    found = snap(torch.tensor(samples, dtype=F64).unsqueeze(1), known.unsqueeze(1)).squeeze(1)
+    for sample, value in zip(samples, found.tolist(), strict=True):
+        assert value in values
+        assert abs(sample - value) == pytest.approx(min(abs(sample - v) for v in values), abs=1e-12)
+
+
+def test_samples_keep_their_shape():
+    assert snap(torch.randn(7, 5, 2), torch.zeros(3, 2)).shape == (7, 5, 2)
+    with pytest.raises(ShapeError, match="values"):
+        snap(torch.randn(7, 5, 2), torch.zeros(3, 1))

@@ -22,8 +22,8 @@ def tie_error(y: object) -> npt.NDArray[np.float64]:
     .. math:: \frac14 \sum_k p_k^2
 
     for each target, where :math:`p_k` are the shares of its values. Such a predictor has a narrow
-    peak at each value: its PITs are the middles of the steps of the CDF, and not uniform. The more
-    a predictor knows about the values to come, the larger is this error.
+    peak at each value: its PITs are the middles of the steps of the CDF, and not uniform. One that
+    is certain of the value to come has an error of 1/4.
 
     Args:
         y: targets `(N, D)`.
@@ -51,8 +51,10 @@ def tie_remarks(dist: Distribution, y: Tensor, names: Sequence[str]) -> tuple[st
     floor = pce_floor(y.shape[-2])
     if not (errors > floor).any():
         return ()
-    met = (draw(dist, _DRAWS, generator=0).points == y).flatten(end_dim=-2).any(0)
-    hit = [d for d, error in enumerate(errors) if error > floor and not bool(met[d])]
+    met = (draw(dist, _DRAWS, generator=0).points == y).flatten(end_dim=-2).double().mean(0)
+    # A predictor that knows the values meets them as often as they meet each other; one with a
+    # density does so by accident.
+    hit = [d for d, error in enumerate(errors) if error > floor and float(met[d]) < error]
     if not hit:
         return ()
     told = []
@@ -62,8 +64,8 @@ def tie_remarks(dist: Distribution, y: Tensor, names: Sequence[str]) -> tuple[st
     return (
         f"discrete targets: {', '.join(told)}. A predictor with a density cannot have uniform PITs "
         f"there; one that knew no more than how often each value occurs would have a PCE of up to "
-        f"{max(errors[d] for d in hit):.3f}. Spread the ties with prerank.datasets.spread_ties, in "
-        f"training and here.",
+        f"{max(errors[d] for d in hit):.3f}. Round its samples to the values with "
+        f"prerank.datasets.snap, and diagnose them as an Ensemble.",
     )
 
 

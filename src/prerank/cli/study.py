@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from prerank.errors import InputError, PrerankError
+from prerank.inputs import as_device
 from prerank.storage import write_atomically
 from prerank.study import PRESETS, Plan, Store, StudyProgress, run_study, tables
 from prerank.study.reporting import write_report
@@ -50,12 +51,13 @@ def run(
     """Carry out what is left of a study.
 
     A killed run goes on where it stopped; a finished study does nothing. Several calls may share
-    one folder. Exit code 3 says that time was up before the end.
+    one folder. Exit code 3 says that units are left: time was up, or another call works on them.
     """
     try:
         chosen = _changed(Plan.read(plan), change or [])
         Store(out, chosen)
-        place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        automatic = "cuda" if torch.cuda.is_available() else "cpu"
+        place = str(as_device(automatic if device == "auto" else device, "device"))
         others = [_worker(out, place, time_limit) for _ in range(workers - 1)]
         try:
             with _progress_bar(quiet) as show:

@@ -8,7 +8,7 @@ from prerank.datasets.registry import DATASETS, find_dataset
 from prerank.datasets.splits import PUBLISHED_SEEDS, Split, published_split
 from prerank.datasets.synthetic import AR1Regression, OutlierRegression
 from prerank.datasets.tables import Table, data_folder, load_table, save_table
-from prerank.datasets.ties import spread_ties
+from prerank.datasets.ties import snap, spread_ties
 
 __all__ = [
     "DATASETS",
@@ -30,5 +30,6 @@ __all__ = [
     "open_dataset",
     "published_split",
     "save_table",
+    "snap",
     "spread_ties",
 ]

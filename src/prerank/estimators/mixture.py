@@ -203,6 +203,10 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Parameters of the final model, trained on the first split."""
         terms, settings, splits = parse(self.preranks), self._settings(), range(len(data.x))
         trained: dict[float, Tensor] = {}
+        if self.strength:
+            probe = network(network.initial(seed)[None].to(data.x), data.x[:1, :1])
+            for term in terms:
+                term.check(probe)
         with progress_bar(bool(self.verbose)) as on_epoch:
             options: Any = {"settings": settings, "on_epoch": on_epoch}
             base = train(network, data, [Run(seed, split) for split in splits], **options)

@@ -40,7 +40,8 @@ def bars_figure(
         axis.axhline(floors[dataset], color=_REFERENCE, linestyle="--", label="right predictor")
         axis.set_xticks(place, labels, rotation=60, ha="right", fontsize="small")
         axis.set(title=dataset, ylabel="PCE")
-    axes[0].legend(fontsize="small")
+    if axes:
+        axes[0].legend(fontsize="small")
     return figure
 
 
@@ -96,7 +97,8 @@ def nulls_figure(
             if name in observed[label]:
                 axis.axvline(observed[label][name], color=color, label=name)
         axis.set(title=label, xlabel="PCE", yticks=[])
-    axes[0].legend(fontsize="small")
+    if axes:
+        axes[0].legend(fontsize="small")
     figure.suptitle(title)
     return figure
 
@@ -104,8 +106,8 @@ def nulls_figure(
 def _panels(count: int, *, columns: int = 4, width: float = 3.4) -> "tuple[Figure, list[Any]]":
     from matplotlib.figure import Figure
 
-    columns = min(count, columns)
-    rows = -(-count // columns)
+    columns = max(1, min(count, columns))
+    rows = max(1, -(-count // columns))
     figure = Figure(figsize=(width * columns, 2.8 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
     for axis in axes[count:]:

@@ -3,7 +3,7 @@
 import dataclasses
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from importlib import resources
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from prerank.datasets import PUBLISHED_SEEDS
 from prerank.errors import InputError, InputTypeError
-from prerank.inputs import as_count
+from prerank.inputs import as_count, as_positive
 from prerank.preranks import parse
 from prerank.training import Settings
 
@@ -21,6 +21,7 @@ NONE = "none"
 """The variant without a penalty."""
 
 PROTOCOLS = ("exact", "published")
+_DEFAULT = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
 _TRAINING = ("lr", "batch_size", "min_steps", "max_epochs", "patience", "min_delta")
 
 
@@ -65,9 +66,7 @@ class Plan:
     n_components: int = 5
     hidden: tuple[int, ...] = (100, 100)
     n_null: int = 1000
-    training: Settings = field(
-        default_factory=lambda: Settings(lr=1e-4, batch_size=256, max_epochs=5000)
-    )
+    training: Settings = _DEFAULT
 
     def __post_init__(self) -> None:
         """Check every entry."""
@@ -80,15 +79,26 @@ class Plan:
         for variant in self.variants:
             if variant != NONE:
                 parse(variant)
-        for name in ("n_samples", "n_components", "n_null"):
+        as_count(self.n_samples, "n_samples", minimum=2)
+        for name in ("n_components", "n_null"):
             as_count(getattr(self, name), name, minimum=1)
         if not self.budget >= 0:
             raise InputError(f"budget must not be negative, got {self.budget!r}")
+        self._check_strengths()
+        as_positive(self.tau, "tau")
+        for width in self.hidden:
+            as_count(width, "hidden", minimum=1)
+        if self.training != replace(_DEFAULT, **{n: getattr(self.training, n) for n in _TRAINING}):
+            raise InputError(f"training of a plan sets {', '.join(_TRAINING)} and nothing else")
+
+    def _check_strengths(self) -> None:
         if isinstance(self.strengths, str):
             if self.strengths != "auto":
                 raise InputError(f"strengths must be numbers or 'auto', got {self.strengths!r}")
         elif not self.strengths or not all(0 < s < float("inf") for s in self.strengths):
             raise InputError(f"strengths must be positive numbers, got {self.strengths}")
+        elif self.protocol == "published" and len(self.strengths) > 1:
+            raise InputError("strengths: the published protocol selects none, give one or 'auto'")
 
     @classmethod
     def preset(cls, name: str) -> "Plan":
@@ -172,11 +182,10 @@ def _settings(entries: Any) -> Settings:
     if not isinstance(entries, dict):
         raise InputTypeError("training must be a table of settings")
     _check_names(entries, set(_TRAINING), "[training]")
-    default = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
     checked = {
-        name: _checked(name, value, getattr(default, name)) for name, value in entries.items()
+        name: _checked(name, value, getattr(_DEFAULT, name)) for name, value in entries.items()
     }
-    return dataclasses.replace(default, **checked)
+    return replace(_DEFAULT, **checked)
 
 
 def _check_names(entries: dict[str, Any], known: set[str], where: str) -> None:
@@ -202,7 +211,7 @@ def _checked(name: str, value: Any, default: Any) -> Any:
         if not isinstance(value, list) or not all(
             isinstance(entry, kind) and not isinstance(entry, bool) for entry in value
         ):
-            raise InputTypeError(f"{name} must be a list, got {value!r}")
+            raise InputTypeError(f"{name} must be a list of its kind, got {value!r}")
         return tuple(float(v) for v in value) if name == "strengths" else tuple(value)
     kind = (int, float) if isinstance(default, float) else type(default)
     kind = str if name in ("name", "strengths") else kind

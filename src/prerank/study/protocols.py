@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from prerank.errors import InputError
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PAPER, PreRank, parse
 from prerank.study.evaluation import evaluate_as_published, null_replicates
@@ -51,8 +52,7 @@ def carry_out(
         on_epoch: called after each epoch.
 
     Returns:
-        One row for each run, part and pre-rank; and the parameters of the runs of the first
-        strength, `(seeds, P)`.
+        One row for each run, part and pre-rank; and, for `"none"`, the parameters `(seeds, P)`.
     """
     import pandas as pd
 
@@ -107,7 +107,7 @@ def _published(problem: Problem, variant: str, options: Any) -> tuple[Rows, Tens
                     "published_nll": float(found.nll[m]),
                 }
             )
-    return complete, result.theta[: len(plan.seeds)]
+    return complete, result.theta
 
 
 def _exact(
@@ -119,7 +119,8 @@ def _exact(
         result = train(problem.network, problem.data, runs, settings=plan.training, **options)
         rows = _both(problem, variant, runs, result, [0.0])
         return rows, result.theta
-    assert base is not None
+    if base is None:
+        raise InputError("base: a penalised variant goes on from unpenalised parameters")
     terms = parse(variant)
     penalty = CalibrationPenalty(terms, n_samples=plan.n_samples, tau=plan.tau)
     trained: list[tuple[list[Run], TrainingResult]] = []
@@ -136,7 +137,9 @@ def _exact(
             **options,
         )
         trained.append((runs, result))
-        return validation_trials(problem.network, problem.data, runs, result.theta, terms)
+        return validation_trials(
+            problem.network, problem.data, runs, result.theta, terms, n_samples=plan.n_samples
+        )
 
     selection = search_strength(attempt, plan.strengths, budget=plan.budget)
     chosen = [selection.strength or 0.0]
@@ -186,19 +189,28 @@ def _judged(
                     "energy": float(found.energy[m]),
                     "nll": float(found.nll[m]),
                     "curve": found.curves[label][m].tolist() if shown else None,
-                    "null": _null(problem, result.theta[m], x[m], y[m], prerank) if shown else None,
+                    "null": _null(problem, result.theta[m], x[m], y[m], prerank, run)
+                    if shown
+                    else None,
                 }
             )
     return rows
 
 
 def _null(
-    problem: Problem, theta: Tensor, x: Tensor, y: Tensor, prerank: PreRank
+    problem: Problem, theta: Tensor, x: Tensor, y: Tensor, prerank: PreRank, run: Run
 ) -> list[float] | None:
     """Replicates for a pre-rank of several components; those of one have a universal null."""
     plan = problem.plan
     found = null_replicates(
-        problem.network, theta, x, y, prerank, n_samples=plan.n_samples, n_null=plan.n_null
+        problem.network,
+        theta,
+        x,
+        y,
+        prerank,
+        n_samples=plan.n_samples,
+        n_null=plan.n_null,
+        seed=run.seed,  # of its own: the mean over runs takes them for independent
     )
     return None if found is None else [float(value) for value in found]
 

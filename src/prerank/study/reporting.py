@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from prerank.report.studies import bars_figure, boxes_figure, nulls_figure, reliability_figure
 from prerank.storage import write_atomically
 from prerank.study import tables
+from prerank.study.evaluation import batched_floor
 from prerank.study.plans import NONE
 from prerank.study.store import Store
 
@@ -41,6 +42,8 @@ def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Pat
     }
     datasets = list(dict.fromkeys(results.dataset))
     found |= {f"cross_{dataset}": tables.cross(results, dataset) for dataset in datasets}
+    if store.plan.protocol == "exact":
+        found["frontiers"] = _frontiers(results)
     for name, table in found.items():
         _write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
     figures = {"bars": bars_figure(found["before"], found["after"], _floors(results))}
@@ -86,6 +89,18 @@ def _markdown(table: "pd.DataFrame") -> str:
     return "\n".join([head, rule, *rows])
 
 
+def _frontiers(results: "pd.DataFrame") -> "pd.DataFrame":
+    """Every strength of every penalty that was tried."""
+    import pandas as pd
+
+    tried = results[results.variant != NONE].drop_duplicates(["dataset", "variant"])
+    parts = [
+        tables.frontier(results, dataset, variant).assign(dataset=dataset, variant=variant)
+        for dataset, variant in zip(tried.dataset, tried.variant, strict=True)
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
 def _seconds(results: "pd.DataFrame") -> "pd.DataFrame":
     units = results.drop_duplicates(["dataset", "variant"])
     return units.groupby("dataset", as_index=False, sort=False).agg(
@@ -94,7 +109,11 @@ def _seconds(results: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _floors(results: "pd.DataFrame") -> dict[str, float]:
+    """PCE of a right predictor on the test rows; in batches where they were judged so."""
     rows = results[(results.part == "test") & results.floor.notna()]
+    if "published_pce" in rows:
+        sizes = rows.groupby("dataset").n.first()
+        return {str(name): batched_floor(int(n)) for name, n in sizes.items()}
     return {
         str(name): float(value) for name, value in rows.groupby("dataset").floor.first().items()
     }
@@ -102,14 +121,15 @@ def _floors(results: "pd.DataFrame") -> dict[str, float]:
 
 def _nulls(results: "pd.DataFrame", dataset: str, found: "dict[str, pd.DataFrame]") -> "Figure":
     rows = results[(results.dataset == dataset) & (results.variant == NONE)]
-    rows = rows[(rows.part == "test") & rows.pce.notna()]
-    nulls = {str(k): tables.five_run_null(cell) for k, cell in rows.groupby("prerank", sort=False)}
+    rows = rows[(rows.part == "test") & rows.selected & rows.pce.notna()]
+    nulls = {str(k): tables.mean_null(cell) for k, cell in rows.groupby("prerank", sort=False)}
     observed: dict[str, dict[str, float]] = {label: {} for label in nulls}
     for name in ("before", "after"):
         table = found[f"evidence_{name}"]
         own = table[table.dataset == dataset]
         for label, value in zip(own.prerank, own.observed, strict=True):
-            observed[str(label)][name] = float(value)
+            if str(label) in observed:
+                observed[str(label)][name] = float(value)
     return nulls_figure(nulls, observed, f"{dataset}: mean PCE over the runs, if they were right")
 
 

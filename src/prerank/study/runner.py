@@ -25,7 +25,7 @@ class StudyProgress:
         unit: that is being worked on.
         done: units that are done, by this and other processes.
         units: in all.
-        training: of the present unit, or None before and after it is trained.
+        training: of the present unit, or None when it is done.
         rate: epochs per second of the present unit.
         left: estimated seconds to the end, NaN before the first unit is done.
     """
@@ -143,18 +143,17 @@ class _Work:
         """Unpenalised parameters, trained once: where another process does so, wait for it."""
         if self.store.plan.protocol == "published":
             return None
+        unit = Unit(problem.name, NONE)
         while True:
             base = self.store.read_base(problem.name, self.device)
             if base is not None:
                 return base
-            with self.store.claim(f"{problem.name}--base") as held:
+            if time.monotonic() >= self.until:
+                raise Interrupted("time is up")
+            with self.store.claim(unit.stem) as held:
                 if held and self.store.read_base(problem.name, self.device) is None:
-                    unit = Unit(problem.name, "base")
-                    checkpoint = self._checkpoint(unit)
-                    _, theta = carry_out(problem, NONE, checkpoint=checkpoint)
-                    self.store.write_base(problem.name, theta)
-                    checkpoint.drop()
-            time.sleep(0.2)
+                    self._do(unit, problem)
+            time.sleep(0.1)
 
     def _checkpoint(self, unit: Unit) -> Checkpoint:
         path = self.store.checkpoint(unit)

@@ -74,7 +74,7 @@ class Store:
 
     @property
     def units(self) -> list[Unit]:
-        """All of them, the unpenalised runs of a dataset first."""
+        """All of them, dataset by dataset."""
         return [Unit(d, v) for d in self.plan.datasets for v in self.plan.variants]
 
     def done(self, unit: Unit) -> bool:

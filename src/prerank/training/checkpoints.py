@@ -32,9 +32,9 @@ class Checkpoint:
         self.until = until
         self._written = time.monotonic()
 
-    def part(self, name: str) -> "Checkpoint":
-        """The file of one part of the training, beside this one."""
-        path = self.path.with_name(f"{self.path.name}.{name}")
+    def part(self, name: str, trainer: Trainer) -> "Checkpoint":
+        """The file of one part of the training, beside this one; other runs have another."""
+        path = self.path.with_name(f"{self.path.name}.{name}-{trainer.fingerprint[:12]}")
         return Checkpoint(path, every=self.every, until=self.until)
 
     def resume(self, trainer: Trainer) -> None:

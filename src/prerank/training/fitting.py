@@ -61,7 +61,6 @@ def train(
         settings: Settings,
         start: Tensor | None,
     ) -> TrainingResult:
-        follower = None if checkpoint is None else checkpoint.part(name)
         groups = [slice(None)] if network.stackable else [slice(m, m + 1) for m in range(len(runs))]
         found = []
         for group in groups:
@@ -73,6 +72,7 @@ def train(
                 settings=settings,
                 start=None if start is None else start[group],
             )
+            follower = None if checkpoint is None else checkpoint.part(name, trainer)
             found.append(_finished(trainer, follower, on_epoch))
         return _side_by_side(found)
 

@@ -90,8 +90,10 @@ def choose_strength(
               \quad\text{and}\quad \bar c_0 - \max(\bar c_\lambda, 0) > m\, \mathrm{se}:
 
     an excess below 0, less than a perfect predictor has on average, is luck or was fitted to the
-    rows, and no gain. The standard errors are those of the paired differences (0 for a single pair,
-    where they cannot be known). A strength with a result that is not finite does not qualify.
+    rows, and does not count as a gain. (Rows that a penalty aimed at, as those of `Settings.shift`
+    do, show less excess than fresh ones will.) The standard errors are those of the paired
+    differences (0 for a single pair, where they cannot be known). A strength with a result that is
+    not finite does not qualify.
 
     Args:
         trials: with strength 0 among them, all with equally many paired runs.

@@ -1,6 +1,8 @@
 """Training M runs at once: different strengths, seeds and splits in one stack."""
 
+import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
@@ -26,9 +28,10 @@ class Trainer:
     """Trains a stack of runs, step by step.
 
     Every run is a function of its own seed, split and strength: neither its place in the stack nor
-    the other runs, nor an interruption, changes it (up to rounding). Runs stop one by one on the
-    objective that they are trained on, computed on all validation rows at once with fixed noise,
-    and leave the stack.
+    the other runs, nor an interruption, changes it (up to rounding). Runs stop one by one on their
+    objective (without a shift), computed on all validation rows at once with fixed noise, and leave
+    the stack. Rows that stop a run, and that a shift aims at, are not fit to judge it: calibration
+    there is better than on fresh rows.
 
     Args:
         network: maps parameters and inputs to distributions.
@@ -37,7 +40,7 @@ class Trainer:
         objective: what to minimise.
         settings: how; a trainer makes one part of the training, whatever `fine_tune` says.
         start: parameters `(M, P)` to begin with; drawn from the seeds by default. Their objective
-            counts, as that of an epoch 0, and runs of strength 0 stay where they are.
+            counts, as that of an epoch 0. With a penalty, runs of strength 0 stay where they are.
         graphs: on a GPU, record steps as CUDA graphs where that is possible; the results are the
             same.
 
@@ -90,7 +93,8 @@ class Trainer:
         theta = torch.stack(drawn).to(data.x) if self._start is None else self._start.clone()
         self._adopt(State.start(theta, self._counted(theta)), steps=0)
         if self._start is not None:
-            self._state.begin(self._judge()[0], self._strengths > 0)
+            trained = self._strengths > 0 if self.objective.penalty else self._strengths >= 0
+            self._state.begin(self._judge()[0], trained)
             self._running = int(self._state.going.sum())
 
     @property
@@ -107,6 +111,11 @@ class Trainer:
     def recorded(self) -> bool:
         """Whether steps replay a CUDA graph; where one has to wait for the device, it cannot."""
         return self._advance.recorded
+
+    @property
+    def fingerprint(self) -> str:
+        """Text of the same length for everything that is trained, another for each."""
+        return hashlib.sha256(self._signature.encode()).hexdigest()
 
     @property
     def progress(self) -> Progress:
@@ -137,11 +146,11 @@ class Trainer:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a checkpoint, from which `load` goes on at exactly this step."""
-        self._state.save(path, self._signature())
+        self._state.save(path, self._signature)
 
     def load(self, path: str | PathLike[str]) -> None:
         """Go on from a checkpoint of the same runs, network and settings."""
-        state = State.load(path, self._signature(), self.data.x.device)
+        state = State.load(path, self._signature, self.data.x.device)
         self._adopt(state, steps=int(state.number))
         if self._number % self._batches:
             self._shuffle(self._number // self._batches)
@@ -180,10 +189,10 @@ class Trainer:
         shift = state.shift if self._shifts else None
         dist = self.network(theta, x)
         value, counted = self.objective(dist, y, self._strength, noise, shift)
-        if self._shifts and isinstance(counted, Tally):
-            state.counts += torch.cat(counted.counts, -2).detach()
         (gradient,) = torch.autograd.grad(value.sum(), theta)
         state.adam.update(gradient, lr=settings.lr, bound=settings.gradient_bound)
+        if self._shifts and isinstance(counted, Tally):
+            state.counts += torch.cat(counted.counts, -2).detach()
         state.number += 1
 
     def _validate(self) -> None:
@@ -240,6 +249,7 @@ class Trainer:
     def _noise(self, purpose: int, number: int | Tensor) -> RunNoise:
         return RunNoise(self._seed, len(_PURPOSES) * number + purpose)
 
+    @cached_property
     def _signature(self) -> str:
         """Text that identifies what is trained."""
         what = (self.runs, self.settings, self.objective, self.network, self.data.signature)

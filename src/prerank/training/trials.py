@@ -21,6 +21,8 @@ def validation_trials(
     runs: Sequence[Run],
     theta: Tensor,
     preranks: tuple[PreRank, ...],
+    *,
+    n_samples: int = 100,
 ) -> list[Trial]:
     """Exact calibration and accuracy of each strength, on the validation rows of its runs.
 
@@ -30,10 +32,13 @@ def validation_trials(
         runs: for every strength the same splits and seeds, in the same order.
         theta: their parameters, `(M, P)`.
         preranks: whose excess is averaged.
+        n_samples: draws per row.
     """
     split = torch.tensor([run.split for run in runs], device=data.x.device).unsqueeze(1)
     rows = data.validation[split.squeeze(1)]
-    found = evaluate(network, theta, data.x[split, rows], data.y[split, rows], preranks)
+    found = evaluate(
+        network, theta, data.x[split, rows], data.y[split, rows], preranks, n_samples=n_samples
+    )
     excess = torch.stack([found.excess(prerank.label) for prerank in preranks]).mean(0)
     places: dict[float, list[int]] = {}
     for place, run in enumerate(runs):

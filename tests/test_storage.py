@@ -2,13 +2,23 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from prerank.errors import InputError
-from prerank.storage import read_json, read_tensors, write_atomically, write_json, write_tensors
+from prerank.storage import (
+    FileLock,
+    read_json,
+    read_tensors,
+    write_atomically,
+    write_json,
+    write_tensors,
+)
 
 
 def names(folder):
@@ -220,3 +230,84 @@ def test_a_file_in_the_way_of_a_folder(tmp_path):
 def test_it_is_plain_json(tmp_path):
     path = write_json(tmp_path / "file.json", {"a": [1.5]})
     assert json.loads(Path(path).read_text(encoding="utf-8")) == {"a": [1.5]}
+
+
+# --- locks -----------------------------------------------------------------------------------
+
+
+def test_a_lock_is_held_by_one_at_a_time(tmp_path):
+    path = tmp_path / "deep" / "unit.lock"
+    with FileLock(path) as first:
+        assert first
+        with FileLock(path) as second:
+            assert not second
+        with FileLock(path) as third:  # a refusal lets nothing go
+            assert not third
+        with FileLock(tmp_path / "other.lock") as other:
+            assert other
+    with FileLock(str(path)) as later:
+        assert later
+
+
+def test_an_error_lets_a_lock_go(tmp_path):
+    with pytest.raises(BrokenError), FileLock(tmp_path / "unit.lock"):
+        raise BrokenError
+    with FileLock(tmp_path / "unit.lock") as held:
+        assert held
+
+
+def test_a_lock_can_be_taken_again_and_again(tmp_path):
+    lock = FileLock(tmp_path / "unit.lock")
+    for _ in range(3):
+        with lock as held:
+            assert held
+
+
+def test_the_file_of_a_lock_stays_as_it_is(tmp_path):
+    path = tmp_path / "unit.lock"
+    path.write_text("kept")
+    with FileLock(path):
+        pass
+    assert path.read_text() == "kept"
+    assert names(tmp_path) == ["unit.lock"]
+
+
+def test_a_refusal_of_the_same_lock_lets_nothing_go(tmp_path):
+    lock = FileLock(tmp_path / "unit.lock")
+    with lock as first:
+        assert first
+        with lock as second:
+            assert not second
+        with FileLock(tmp_path / "unit.lock") as other:
+            assert not other
+
+
+HOLDER = """
+import sys
+from prerank.storage import FileLock
+
+with FileLock(sys.argv[1]) as held:
+    print(held, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_process_leaves_its_lock_to_others(tmp_path):
+    path = tmp_path / "unit.lock"
+    source = Path(sys.modules["prerank"].__file__).parents[1]
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path],
+        env=os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout.readline() == "True\n"
+        with FileLock(path) as held:
+            assert not held
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate()
+    with FileLock(path) as held:
+        assert held

@@ -112,7 +112,7 @@ class FileLock:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._handle: int | None = None
+        self._handles: list[int | None] = []  # of the blocks that are open, None where refused
 
     def __enter__(self) -> bool:
         """Take the lock and say whether it could be had; never wait."""
@@ -124,15 +124,16 @@ class FileLock:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
+            self._handles.append(None)
             return False
-        self._handle = handle
+        self._handles.append(handle)
         return True
 
     def __exit__(self, *_: object) -> None:
         """Let it go."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        handle = self._handles.pop()
+        if handle is not None:
+            os.close(handle)
 
 
 def _umask() -> int:

@@ -66,7 +66,7 @@ def run(
                 )
         finally:
             codes = [other.wait() for other in others]
-    except PrerankError as error:
+    except (PrerankError, OSError) as error:
         _fail(str(error))
     if any(code not in (0, _TIME_UP) for code in codes):
         _fail("a worker process failed: its message is above; run again to go on")
@@ -80,6 +80,8 @@ def run(
         f"All {units} units are done, {len(outcome.finished)} of them by this process. "
         f"Next: prerank study report {out}",
         highlight=False,
+        markup=False,
+        soft_wrap=True,
     )
 
 
@@ -93,9 +95,11 @@ def report(
     """Write tables, figures and a page, beside the published numbers where there are some."""
     try:
         page = write_report(Store(folder), out)
-    except PrerankError as error:
+    except (PrerankError, OSError) as error:
         _fail(str(error))
-    Console().print(f"Tables, figures and the page: {page}", highlight=False)
+    Console().print(
+        f"Tables, figures and the page: {page}", highlight=False, markup=False, soft_wrap=True
+    )
 
 
 @study.command()
@@ -107,9 +111,9 @@ def compare(
     try:
         found = tables.compared({str(folder): Store(folder).results() for folder in folders})
         write_atomically(out, lambda file: found.to_csv(file, index=False, float_format="%.6g"))
-    except PrerankError as error:
+    except (PrerankError, OSError) as error:
         _fail(str(error))
-    Console().print(f"{len(found)} rows: {out}", highlight=False)
+    Console().print(f"{len(found)} rows: {out}", highlight=False, markup=False, soft_wrap=True)
 
 
 @study.command()
@@ -119,14 +123,19 @@ def status(
     """Say what is done and what is left."""
     try:
         store = Store(folder)
-    except PrerankError as error:
+    except (PrerankError, OSError) as error:
         _fail(str(error))
     done = [unit for unit in store.units if store.done(unit)]
     console = Console()
-    console.print(f"{store.plan.name}: {len(done)} of {len(store.units)} units done")
+    console.print(f"{store.plan.name}: {len(done)} of {len(store.units)} units done", markup=False)
     for unit in store.units:
         if unit not in done:
-            console.print(f"left: {unit.dataset}, {unit.variant}", highlight=False)
+            console.print(
+                f"left: {unit.dataset}, {unit.variant}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
 
 
 @study.command()
@@ -136,7 +145,7 @@ def plan(
     """Print a plan as TOML, to be changed and run."""
     try:
         typer.echo(Plan.read(name).to_toml(), nl=False)
-    except PrerankError as error:
+    except (PrerankError, OSError) as error:
         _fail(str(error))
 
 
@@ -196,5 +205,7 @@ def _note(progress: StudyProgress) -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    Console(stderr=True).print(f"Error: {message}", style="red", highlight=False, markup=False)
+    Console(stderr=True).print(
+        f"Error: {message}", style="red", highlight=False, markup=False, soft_wrap=True
+    )
     raise typer.Exit(1)

@@ -215,9 +215,11 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
             def fit(strengths: Sequence[float]) -> tuple[list[Run], Tensor]:
                 runs = [Run(seed, s, strength) for strength in strengths for s in splits]
-                objective = Objective(CalibrationPenalty(terms) if any(strengths) else None)
-                start = base.theta.repeat(len(strengths), 1)
-                result = train(network, data, runs, objective=objective, start=start, **options)
+                result = base
+                if any(strengths):
+                    objective = Objective(CalibrationPenalty(terms))
+                    start = base.theta.repeat(len(strengths), 1)
+                    result = train(network, data, runs, objective=objective, start=start, **options)
                 for index, strength in enumerate(strengths):
                     first = slice(index * len(splits), index * len(splits) + 1)
                     if bool(torch.isfinite(result.objective[first]).all()):

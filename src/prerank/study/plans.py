@@ -1,6 +1,7 @@
 """What a study is to do: datasets, variants, seeds and settings, as TOML."""
 
 import dataclasses
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,9 +10,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch.distributions import MultivariateNormal
+
 from prerank.datasets import PUBLISHED_SEEDS
-from prerank.errors import InputError, InputTypeError
+from prerank.datasets.tables import check_name
+from prerank.errors import InputError, InputTypeError, PrerankError
 from prerank.inputs import as_count, as_positive
+from prerank.penalty import CalibrationPenalty
 from prerank.preranks import parse
 from prerank.training import Settings
 
@@ -76,9 +82,7 @@ class Plan:
                 raise InputError(f"{name} of a plan must list something, and nothing twice")
         if self.protocol not in PROTOCOLS:
             raise InputError(f"protocol must be one of {PROTOCOLS}, got {self.protocol!r}")
-        for variant in self.variants:
-            if variant != NONE:
-                parse(variant)
+        self._check_names()
         as_count(self.n_samples, "n_samples", minimum=2)
         for name in ("n_components", "n_null"):
             as_count(getattr(self, name), name, minimum=1)
@@ -91,12 +95,24 @@ class Plan:
         if self.training != replace(_DEFAULT, **{n: getattr(self.training, n) for n in _TRAINING}):
             raise InputError(f"training of a plan sets {', '.join(_TRAINING)} and nothing else")
 
+    def _check_names(self) -> None:
+        for name in self.datasets:
+            check_name(name)
+        for seed in self.seeds:
+            if not 0 <= seed < 2**63:
+                raise InputError(f"seeds must lie in 0 .. 2**63 - 1, got {seed}")
+        spelled = [v if v == NONE else _spelling(v, self.protocol) for v in self.variants]
+        if len(set(spelled)) < len(spelled):
+            raise InputError(f"variants of a plan name one twice: {', '.join(self.variants)}")
+
     def _check_strengths(self) -> None:
         if isinstance(self.strengths, str):
             if self.strengths != "auto":
                 raise InputError(f"strengths must be numbers or 'auto', got {self.strengths!r}")
         elif not self.strengths or not all(0 < s < float("inf") for s in self.strengths):
             raise InputError(f"strengths must be positive numbers, got {self.strengths}")
+        elif len(set(self.strengths)) < len(self.strengths):
+            raise InputError(f"strengths of a plan hold one twice: {self.strengths}")
         elif self.protocol == "published" and len(self.strengths) > 1:
             raise InputError("strengths: the published protocol selects none, give one or 'auto'")
 
@@ -120,7 +136,10 @@ class Plan:
             raise InputError(
                 f"cannot read the plan {path}: {error}. Presets are {', '.join(PRESETS)}"
             ) from error
-        return cls.from_toml(text)
+        try:
+            return cls.from_toml(text)
+        except PrerankError as error:
+            raise type(error)(f"{path}: {error}") from error
 
     @classmethod
     def from_toml(cls, text: str) -> "Plan":
@@ -155,12 +174,13 @@ class Plan:
         entries = tomllib.loads(self.to_toml())
         for name, text in changes.items():
             try:
-                value = tomllib.loads(f"value = {text}")["value"]
+                parsed = tomllib.loads(f"value = {text}")
             except tomllib.TOMLDecodeError as error:
                 raise InputError(f"{name}: {text!r} is no TOML value ({error})") from error
             table, _, entry = name.rpartition(".")
-            if table not in ("", "training"):
-                raise InputError(f"a plan has no entry {name}")
+            if table not in ("", "training") or name == "training" or len(parsed) > 1:
+                raise InputError(f"{name} = {text}: name one entry of a plan, and its value")
+            value = parsed["value"]
             (entries["training"] if table else entries)[entry] = value
         return type(self)._from_entries(entries)
 
@@ -172,6 +192,19 @@ class Plan:
         lines = [f"{name} = {_text(value)}" for name, value in values.items()]
         lines += ["", "[training]", *(f"{name} = {_text(v)}" for name, v in training.items())]
         return "\n".join(lines) + "\n"
+
+
+def _spelling(variant: str, protocol: str) -> str:
+    """One text for all spellings of a variant that can be trained with."""
+    terms = parse(variant)
+    labels = [term.label for term in terms]
+    if len(set(labels)) < len(labels):
+        raise InputError(f"variant {variant!r} names a pre-rank twice")
+    make = CalibrationPenalty.published if protocol == "published" else CalibrationPenalty
+    targets = 32  # enough for every lag and number of components
+    probe = MultivariateNormal(torch.zeros(2, targets, requires_grad=True), torch.eye(targets))
+    make(terms, n_samples=2)(probe, torch.zeros(2, targets), generator=0)
+    return "+".join(labels)
 
 
 PRESETS = ("quick", "paper-exact", "paper-as-published")
@@ -222,8 +255,7 @@ def _checked(name: str, value: Any, default: Any) -> Any:
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple):
         return f"[{', '.join(_text(entry) for entry in value)}]"
     return repr(value)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from prerank.errors import InputError
 from prerank.penalty import CalibrationPenalty
-from prerank.preranks import PAPER, PreRank, parse
+from prerank.preranks import PreRank, parse
 from prerank.study.evaluation import evaluate_as_published, null_replicates
 from prerank.study.paper import published_strength
 from prerank.study.plans import NONE
@@ -87,7 +87,13 @@ def _published(problem: Problem, variant: str, options: Any) -> tuple[Rows, Tens
     rows = _judged(problem, variant, runs, result, "test", [run.strength for run in runs])
     x, y = problem.part("test", runs)
     found = evaluate_as_published(
-        problem.network, result.theta, x, y, PAPER, n_samples=plan.n_samples, tau=plan.tau
+        problem.network,
+        result.theta,
+        x,
+        y,
+        problem.published_preranks,
+        n_samples=plan.n_samples,
+        tau=plan.tau,
     )
     exact = {(row["strength"], row["seed"], row["prerank"]): row for row in rows}
     complete: Rows = []

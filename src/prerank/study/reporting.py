@@ -98,7 +98,8 @@ def _frontiers(results: "pd.DataFrame") -> "pd.DataFrame":
         tables.frontier(results, dataset, variant).assign(dataset=dataset, variant=variant)
         for dataset, variant in zip(tried.dataset, tried.variant, strict=True)
     ]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    names = ["part", "strength", "excess", "selected", "energy_ratio", "dataset", "variant"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)
 
 
 def _seconds(results: "pd.DataFrame") -> "pd.DataFrame":

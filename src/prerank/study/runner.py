@@ -102,6 +102,8 @@ class _Work:
         self.every = every
         self.on_progress = on_progress
         self.finished: list[Unit] = []
+        self._first: int | None = None
+        self._begun = self.begun
 
     def on(self, dataset: str) -> None:
         """Do the units of one dataset that nobody else does."""
@@ -115,15 +117,18 @@ class _Work:
             with self.store.claim(unit.stem) as held:
                 if held and not self.store.done(unit):
                     self._do(unit, problem)
-                    self.finished.append(unit)
-                    self._report(unit, None, 0.0)
 
     def _do(self, unit: Unit, problem: Problem) -> None:
+        self.store.clear(unit)
         obstacle = problem.obstacle(unit.variant)
-        # The published runs put another function in the place of the dependency of two targets.
-        if obstacle is not None and self.store.plan.protocol == "exact":
+        if obstacle is None:
+            self._train(unit, problem)
+        else:
             self.store.skip(unit, obstacle)
-            return
+        self.finished.append(unit)
+        self._report(unit, None)
+
+    def _train(self, unit: Unit, problem: Problem) -> None:
         begun = time.monotonic()
         base = None if unit.variant == NONE else self._base(problem)
         checkpoint = self._checkpoint(unit)
@@ -132,7 +137,7 @@ class _Work:
             unit.variant,
             base=base,
             checkpoint=checkpoint,
-            on_epoch=lambda progress: self._report(unit, progress, time.monotonic() - begun),
+            on_epoch=lambda progress: self._report(unit, progress),
         )
         if unit.variant == NONE:
             self.store.write_base(unit.dataset, theta)
@@ -159,7 +164,18 @@ class _Work:
         path = self.store.checkpoint(unit)
         return Checkpoint(path, every=self.every, until=self.until)
 
-    def _report(self, unit: Unit, training: Progress | None, seconds: float) -> None:
+    def _rate(self, training: Progress | None) -> float:
+        """Epochs of this process per second since the unit, or its next stack, began."""
+        now = time.monotonic()
+        if training is None:
+            self._first = None
+            self._begun = now
+            return 0.0
+        if self._first is None or training.epoch <= self._first:
+            self._first = training.epoch
+        return (training.epoch - self._first + 1) / max(now - self._begun, 1e-9)
+
+    def _report(self, unit: Unit, training: Progress | None) -> None:
         if self.on_progress is None:
             return
         units = self.store.units
@@ -167,5 +183,5 @@ class _Work:
         spent = time.monotonic() - self.begun
         mine = len(self.finished)
         left = spent / mine * (len(units) - done) if mine else float("nan")
-        rate = training.epoch / seconds if training is not None and seconds > 0 else 0.0
+        rate = self._rate(training)
         self.on_progress(StudyProgress(unit, done, len(units), training, rate, left))

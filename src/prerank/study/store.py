@@ -22,7 +22,7 @@ from prerank.storage import (
     write_json,
     write_tensors,
 )
-from prerank.study.plans import Plan
+from prerank.study.plans import NONE, Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,13 +84,21 @@ class Store:
     def write(self, unit: Unit, frame: "pd.DataFrame", about: dict[str, Any]) -> None:
         """Put the result of a unit in place."""
         import pyarrow
-        from pyarrow import parquet
 
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-        text = {"plan": self.plan.to_toml(), **versions(), **about}
+        text = {"plan": self.plan.to_toml(), **about, **_circumstances()}
         metadata = {key: str(value) for key, value in text.items()}
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
-        write_atomically(self._result(unit), lambda file: parquet.write_table(table, file))
+        write_atomically(self._result(unit), lambda file: _write_table(table, file))
+
+    def clear(self, unit: Unit) -> None:
+        """Remove what a killed process had begun to write of a unit; for who holds its lock."""
+        begun = [("results", f".{unit.stem}.*"), ("checkpoints", f".{unit.stem}.*")]
+        if unit.variant == NONE:
+            begun.append(("base", f".{unit.dataset}.safetensors.*"))
+        for folder, pattern in begun:
+            for path in (self.folder / folder).glob(pattern):
+                path.unlink(missing_ok=True)
 
     def skip(self, unit: Unit, reason: str) -> None:
         """Note that a unit cannot be had."""
@@ -100,18 +108,9 @@ class Store:
     def results(self) -> "pd.DataFrame":
         """Rows of all units that are done, with the seconds that each took."""
         import pandas as pd
-        from pyarrow import ArrowInvalid, parquet
 
-        frames = []
-        for path in sorted((self.folder / "results").glob("*.parquet")):
-            try:
-                table = parquet.read_table(path)
-            except (OSError, ArrowInvalid) as error:
-                raise InputError(
-                    f"cannot read {path}: {error}. Remove it, and run the study again"
-                ) from error
-            seconds = (table.schema.metadata or {}).get(b"seconds", b"nan")
-            frames.append(table.to_pandas().assign(seconds=float(seconds)))
+        paths = [self._result(unit) for unit in self.units]
+        frames = [_read_table(path) for path in paths if path.exists()]
         if not frames:
             raise InputError(f"{self.folder} has no results yet: run the study first")
         return pd.concat(frames, ignore_index=True)
@@ -149,18 +148,37 @@ class Store:
         return self.folder / "base" / f"{dataset}.safetensors"
 
 
-def versions() -> dict[str, str]:
-    """Of this machine's software, to be kept with results."""
+def _circumstances() -> dict[str, str]:
+    """Versions, machine and time, to be kept with results."""
     found = {"python": platform.python_version(), "machine": platform.platform()}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            found[f"version.{name}"] = version(name)
         except PackageNotFoundError:  # run from source
-            found[name] = "source"
+            found[f"version.{name}"] = "source"
     if torch.cuda.is_available():
         found["gpu"] = torch.cuda.get_device_name()
     found["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return found
+
+
+def _write_table(table: Any, file: Path) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(table, file, write_page_checksum=True)
+
+
+def _read_table(path: Path) -> "pd.DataFrame":
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path, page_checksum_verification=True)
+        seconds = float((table.schema.metadata or {})[b"seconds"])
+        return table.to_pandas().assign(seconds=seconds)
+    except Exception as error:  # whatever damaged bytes lead to
+        raise InputError(
+            f"cannot read {path}: {error}. Remove it, and run the study again"
+        ) from error
 
 
 def _write_text(file: Path, text: str) -> None:

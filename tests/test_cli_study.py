@@ -1,0 +1,343 @@
+"""`prerank study`, as a user runs it."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import prerank
+from prerank.cli import app
+from prerank.study import PRESETS, Plan, Store
+from study.tiny import contents, rows_of, tiny
+
+SOURCE = Path(prerank.__file__).parents[1]
+PLAN = tiny(datasets=("ar1",), variants=("none", "marginal"), max_epochs=2)
+
+
+def environment():
+    return os.environ | {
+        "PYTHONPATH": str(SOURCE),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONIOENCODING": "utf-8",
+        "NO_COLOR": "1",
+        "COLUMNS": "1000",
+    }
+
+
+def process(*arguments, cwd):
+    """`python -m prerank study ...` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "prerank", "study", *map(str, arguments)],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
+    )
+
+
+def study(*arguments):
+    """The same in this process, which is faster."""
+    return CliRunner().invoke(app, ["study", *map(str, arguments)])
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
+def write(path, plan):
+    path.write_text(plan.to_toml(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A study that was run by a process, and what that said."""
+    folder = tmp_path_factory.mktemp("cli")
+    write(folder / "plan.toml", PLAN)
+    return process("run", "plan.toml", "--out", "study", "--device", "cpu", cwd=folder), folder
+
+
+def failed(done, *words):
+    """Exit code 1, and one line that says why: no traceback."""
+    assert done.exit_code == 1
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    assert all(word in done.stderr for word in words)
+
+
+# run
+
+
+def test_a_study_is_run_to_its_end(whole):
+    done, folder = whole
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""  # no progress bar outside a terminal
+    assert "All 2 units are done, 2 of them by this process" in done.stdout
+    assert "prerank study report study\n" in done.stdout
+    store = Store(folder / "study")
+    assert store.plan == PLAN
+    assert all(map(store.done, store.units))
+
+
+def test_run_again_it_does_nothing(whole):
+    _, folder = whole
+    before = contents(folder)
+    plan, out = folder / "plan.toml", folder / "study"
+    done = study("run", plan, "--out", out, "--time-limit", "0")
+    assert done.exit_code == 0
+    assert "All 2 units are done, 0 of them by this process" in done.stdout
+    assert contents(folder) == before
+
+
+def test_time_that_is_up_gives_exit_code_3_and_the_study_goes_on(whole, tmp_path):
+    _, folder = whole
+    plan = write(tmp_path / "plan.toml", PLAN)
+    done = process("run", plan, "--out", "study", "--time-limit", "0.02", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert done.stderr == ""
+    assert re.search(r"[12] units are left", done.stdout)
+    later = study("run", plan, "--out", tmp_path / "study", "--device", "cpu", "--quiet")
+    assert later.exit_code == 0
+    one, two = (rows_of(Store(path / "study").results()) for path in (folder, tmp_path))
+    pd.testing.assert_frame_equal(one, two, check_exact=True)
+
+
+def test_presets_can_be_run_by_name(tmp_path):
+    done = study("run", "quick", "--out", tmp_path, "--time-limit", "0")
+    assert done.exit_code == 3
+    assert "12 units are left" in done.stdout
+    assert Store(tmp_path).plan == Plan.preset("quick")
+
+
+def test_entries_of_the_plan_can_be_changed(tmp_path):
+    options = ["--time-limit", 0, "--set", "tau=50.0", "--set", "training.lr = 0.5"]
+    assert study("run", "quick", "--out", tmp_path, *options).exit_code == 3
+    plan = Store(tmp_path).plan
+    assert (plan.tau, plan.training.lr) == (50.0, 0.5)
+    failed(study("run", "quick", "--out", tmp_path, "--time-limit", 0), "another study")
+
+
+BAD_PLANS = {
+    "no TOML": ("name = ", "TOML"),
+    "an unknown entry": (PLAN.to_toml().replace("tau", "tua"), "tua"),
+    "a wrong type": (PLAN.to_toml().replace("tau = 100.0", 'tau = "high"'), "tau"),
+    "a prerank that there is not": (PLAN.to_toml().replace('"marginal"', '"margin"'), "margin"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_PLANS)
+def test_a_bad_plan_is_told_in_one_line(tmp_path, what):
+    text, word = BAD_PLANS[what]
+    (tmp_path / "plan.toml").write_text(text, encoding="utf-8")
+    failed(study("run", tmp_path / "plan.toml", "--out", tmp_path / "study"), word)
+    assert not (tmp_path / "study").exists()
+    failed(study("plan", tmp_path / "plan.toml"), word)
+
+
+def test_a_plan_that_cannot_be_read_is_named_and_presets_are_listed(tmp_path):
+    failed(study("run", "quik", "--out", tmp_path / "study"), "quik", *PRESETS)
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize("change", ["tau", "tua=3.0", "tau=high", "training.mass=1"])
+def test_changes_that_cannot_be_made_are_told_in_one_line(tmp_path, change):
+    failed(study("run", "quick", "--out", tmp_path / "study", "--set", change), change[:3])
+    assert not (tmp_path / "study").exists()
+
+
+def test_another_study_in_the_folder_is_told_in_one_line(whole):
+    _, folder = whole
+    before = contents(folder)
+    failed(study("run", "quick", "--out", folder / "study"), "another study", "folder")
+    assert contents(folder) == before
+
+
+def test_a_dataset_that_is_missing_is_told_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRERANK_DATA", str(tmp_path))
+    plan = write(tmp_path / "plan.toml", tiny(datasets=("air",)))
+    failed(study("run", plan, "--out", tmp_path / "study"), "air.parquet", "datasets show air")
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:99", "", "cuda;0"])
+def test_a_device_that_there_is_not_is_told_in_one_line(tmp_path, device):
+    plan = write(tmp_path / "plan.toml", PLAN)
+    failed(study("run", plan, "--out", tmp_path / "study", "--device", device), "device")
+
+
+@pytest.mark.parametrize("command", ["run", "report", "compare"])
+def test_a_file_in_the_way_of_a_folder_is_told_in_one_line(whole, tmp_path, command):
+    _, folder = whole
+    (tmp_path / "file").write_text("here")
+    out = tmp_path / "file" / "deeper"
+    first = "quick" if command == "run" else folder / "study"
+    failed(study(command, first, "--out", out), "file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("run", "quick"), "--out"),
+        (("run",), "plan"),
+        (("run", "quick", "--out", __file__), "--out"),
+        (("run", "quick", "--out", "x", "--workers", "0"), "--workers"),
+        (("run", "quick", "--out", "x", "--time-limit", "-1"), "--time-limit"),
+        (("run", "quick", "--out", "x", "--time-limit", "soon"), "--time-limit"),
+        (("report", __file__), "folder"),
+        (("compare", "x"), "--out"),
+        (("walk",), "walk"),
+    ],
+    ids=lambda value: " ".join(value)[-30:] if isinstance(value, tuple) else "",
+)
+def test_bad_arguments_exit_with_2(tmp_path, monkeypatch, arguments, word):
+    monkeypatch.chdir(tmp_path)
+    done = study(*arguments)
+    assert done.exit_code == 2
+    assert word in done.output.lower()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_narrow_terminal_breaks_no_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    folder = tmp_path / "a folder with a rather long name, as they often have"
+    done = study("status", folder)
+    assert done.exit_code == 1
+    assert str(folder) in done.stderr
+
+
+def test_a_folder_may_have_brackets_in_its_name(whole, tmp_path):
+    _, folder = whole
+    shutil.copytree(folder / "study", tmp_path / "[bold]study")
+    done = study("compare", tmp_path / "[bold]study", "--out", tmp_path / "[red].csv")
+    assert done.exit_code == 0
+    assert str(tmp_path / "[red].csv") in done.stdout
+
+
+# report, compare
+
+
+def test_a_report_is_written_and_its_place_is_told(whole):
+    _, folder = whole
+    done = study("report", folder / "study", "--out", folder / "report")
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    assert str(folder / "report" / "report.md") in done.stdout
+    assert "2 of 2 units done" in (folder / "report" / "report.md").read_text(encoding="utf-8")
+    assert (folder / "report" / "bars.png").read_bytes().startswith(b"\x89PNG")
+    assert len(pd.read_csv(folder / "report" / "before.csv")) == 7
+
+
+@pytest.mark.parametrize("command", ["report", "status"])
+def test_a_folder_without_a_study_is_named(tmp_path, command):
+    failed(study(command, tmp_path), "no study", str(tmp_path))
+    failed(study(command, tmp_path / "absent"), "absent")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_without_results_cannot_be_reported(tmp_path):
+    Store(tmp_path, PLAN)
+    failed(study("report", tmp_path), "no results yet")
+    failed(study("compare", tmp_path, "--out", tmp_path / "x.csv"), "no results yet")
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_a_broken_result_is_named(whole, tmp_path):
+    _, folder = whole
+    shutil.copytree(folder / "study", tmp_path / "study")
+    (tmp_path / "study" / "results" / "ar1--marginal.parquet").write_bytes(b"PAR1")
+    failed(study("report", tmp_path / "study"), "ar1--marginal.parquet", "Remove it")
+
+
+def test_studies_are_compared_in_one_table(whole, tmp_path):
+    _, folder = whole
+    shutil.copytree(folder / "study", tmp_path / "other")
+    out = tmp_path / "new" / "both.csv"
+    done = study("compare", folder / "study", tmp_path / "other", "--out", out)
+    assert done.exit_code == 0
+    assert "2 rows" in done.stdout
+    found = pd.read_csv(out)
+    assert found.study.tolist() == [str(folder / "study"), str(tmp_path / "other")]
+    assert found.prerank.tolist() == ["marginal"] * 2
+
+
+# status, plan
+
+
+def test_status_says_what_is_left(whole, tmp_path):
+    _, folder = whole
+    assert study("status", folder / "study").stdout == "tiny: 2 of 2 units done\n"
+    shutil.copytree(folder / "study", tmp_path / "study")
+    (tmp_path / "study" / "results" / "ar1--marginal.parquet").unlink()
+    done = study("status", tmp_path / "study")
+    assert done.exit_code == 0
+    assert done.stdout == "tiny: 1 of 2 units done\nleft: ar1, marginal\n"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_plan_is_printed_to_be_changed_and_run(tmp_path, name):
+    done = study("plan", name)
+    assert done.exit_code == 0
+    assert Plan.from_toml(done.stdout) == Plan.preset(name)
+    (tmp_path / "mine.toml").write_text(done.stdout, encoding="utf-8")
+    assert study("plan", tmp_path / "mine.toml").stdout == done.stdout
+
+
+# Processes
+
+
+@pytest.mark.slow
+def test_a_process_reports_on_the_study_of_another(whole):
+    _, folder = whole
+    done = process("report", "study", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "study/report/report.md" in done.stdout.replace(os.sep, "/")
+    shutil.rmtree(folder / "study" / "report")
+
+
+@pytest.mark.slow
+def test_workers_share_a_study(whole, tmp_path):
+    _, folder = whole
+    plan = write(tmp_path / "plan.toml", PLAN)
+    done = process("run", plan, "--out", "study", "--workers", 2, "--device", "cpu", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"All 2 units are done, [012] of them by this process", done.stdout)
+    one, two = (rows_of(Store(path / "study").results()) for path in (folder, tmp_path))
+    pd.testing.assert_frame_equal(one, two, check_exact=True)
+
+
+@pytest.mark.slow
+def test_a_study_can_be_stopped_by_hand(tmp_path):
+    plan = write(tmp_path / "plan.toml", tiny(datasets=("ar1",), max_epochs=10_000))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "prerank", "study", "run", plan, "--out", tmp_path / "study"],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "study" / "locks").exists():
+        time.sleep(0.05)
+    time.sleep(0.5)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode in (1, 130)
+    assert "Traceback" not in said
+    # The lock is free: what is left can be done.
+    later = study(
+        "run", plan, "--out", tmp_path / "study", "--time-limit", "0.1", "--device", "cpu"
+    )
+    assert later.exit_code == 3

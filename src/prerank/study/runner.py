@@ -141,7 +141,8 @@ class _Work:
         )
         if unit.variant == NONE:
             self.store.write_base(unit.dataset, theta)
-        self.store.write(unit, frame, {"seconds": f"{time.monotonic() - begun:.3f}"})
+        about = {"seconds": f"{time.monotonic() - begun:.3f}", "device": str(self.device)}
+        self.store.write(unit, frame, about)
         checkpoint.drop()
 
     def _base(self, problem: Problem) -> Tensor | None:

@@ -109,7 +109,9 @@ class Store:
         """Rows of all units that are done, with the seconds that each took."""
         import pandas as pd
 
-        paths = [self._result(unit) for unit in self.units]
+        # A plan may do without unpenalised runs; penalised ones begin with them all the same.
+        bases = [Unit(dataset, NONE) for dataset in self.plan.datasets]
+        paths = [self._result(unit) for unit in dict.fromkeys([*self.units, *bases])]
         frames = [_read_table(path) for path in paths if path.exists()]
         if not frames:
             raise InputError(f"{self.folder} has no results yet: run the study first")

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
+from prerank.cli.messages import complain, one_line_errors
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
 from prerank.datasets.copies import LocalCopy, has_right_numbers, local_copies, local_copy
 from prerank.datasets.registry import canonical_name
@@ -77,7 +78,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show all that is known about a dataset, and whether it is here."""
-    with _one_line_errors():
+    with one_line_errors():
         facts = _facts(name, folder)
     if as_json:
         _print_json(facts)
@@ -120,7 +121,7 @@ def fetch_(
             typer.echo(f"{record.name}: {_shape(*table_shape(path))} in {path}")
         except PrerankError as error:  # the others may still come
             failed = True
-            _complain(error)
+            complain(error)
     if everything:
         others = ", ".join(record.name for record in DATASETS if not record.fetchable)
         typer.echo(f"Not to be fetched, see `prerank datasets show NAME`: {others}")
@@ -147,7 +148,7 @@ def import_(
     """Encode a file of your own by the same rule and write NAME.parquet."""
     wanted = _split(targets, "--targets")
     chosen = None if inputs is None else _split(inputs, "--inputs")
-    with _one_line_errors():
+    with one_line_errors():
         done = import_table(path, wanted, out, name, chosen, header=header)
     for column, reason in done.removed.items():
         typer.echo(f"left out column {column!r}: {reason}")
@@ -263,19 +264,6 @@ def _progress(record: Dataset) -> Iterator[Any]:
     with bar:
         task = bar.add_task(record.name, total=record.origin.size if record.origin else None)
         yield lambda count: bar.advance(task, count)
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    try:
-        yield
-    except PrerankError as error:
-        _complain(error)
-        raise typer.Exit(1) from error
-
-
-def _complain(error: PrerankError) -> None:
-    typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
 
 
 def _print_json(value: object) -> None:

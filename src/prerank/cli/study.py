@@ -6,14 +6,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from prerank.errors import InputError, PrerankError
+from prerank.cli.messages import complain, one_line_errors
+from prerank.errors import InputError
 from prerank.inputs import as_device
 from prerank.storage import write_atomically
 from prerank.study import PRESETS, Plan, Store, StudyProgress, run_study, tables
@@ -53,9 +54,9 @@ def run(
     A killed run goes on where it stopped; a finished study does nothing. Several calls may share
     one folder. Exit code 3 says that units are left: time was up, or another call works on them.
     """
-    try:
+    with one_line_errors():
         chosen = _changed(Plan.read(plan), change or [])
-        Store(out, chosen)
+        store = Store(out, chosen)
         automatic = "cuda" if torch.cuda.is_available() else "cpu"
         place = str(as_device(automatic if device == "auto" else device, "device"))
         others = [_worker(out, place, time_limit) for _ in range(workers - 1)]
@@ -66,22 +67,16 @@ def run(
                 )
         finally:
             codes = [other.wait() for other in others]
-    except (PrerankError, OSError) as error:
-        _fail(str(error))
     if any(code not in (0, _TIME_UP) for code in codes):
-        _fail("a worker process failed: its message is above; run again to go on")
-    left = sum(not Store(out).done(unit) for unit in Store(out).units)
-    console = Console()
+        complain("a worker process failed: its message is above; run again to go on")
+        raise typer.Exit(1)
+    left = sum(not store.done(unit) for unit in store.units)
     if left:
-        console.print(f"{left} units are left: run the same command again to go on.")
+        typer.echo(f"{left} units are left: run the same command again to go on.")
         raise typer.Exit(_TIME_UP)
-    units = len(Store(out).units)
-    console.print(
-        f"All {units} units are done, {len(outcome.finished)} of them by this process. "
-        f"Next: prerank study report {out}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+    typer.echo(
+        f"All {len(store.units)} units are done, {len(outcome.finished)} of them by this process. "
+        f"Next: prerank study report {out}"
     )
 
 
@@ -93,13 +88,9 @@ def report(
     ] = None,
 ) -> None:
     """Write tables, figures and a page, beside the published numbers where there are some."""
-    try:
+    with one_line_errors():
         page = write_report(Store(folder), out)
-    except (PrerankError, OSError) as error:
-        _fail(str(error))
-    Console().print(
-        f"Tables, figures and the page: {page}", highlight=False, markup=False, soft_wrap=True
-    )
+    typer.echo(f"Tables, figures and the page: {page}")
 
 
 @study.command()
@@ -108,12 +99,10 @@ def compare(
     out: Annotated[Path, typer.Option(dir_okay=False, help="The CSV file to write.")],
 ) -> None:
     """Put before and after of several studies into one table."""
-    try:
+    with one_line_errors():
         found = tables.compared({str(folder): Store(folder).results() for folder in folders})
         write_atomically(out, lambda file: found.to_csv(file, index=False, float_format="%.6g"))
-    except (PrerankError, OSError) as error:
-        _fail(str(error))
-    Console().print(f"{len(found)} rows: {out}", highlight=False, markup=False, soft_wrap=True)
+    typer.echo(f"{len(found)} rows: {out}")
 
 
 @study.command()
@@ -121,21 +110,13 @@ def status(
     folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the study.")],
 ) -> None:
     """Say what is done and what is left."""
-    try:
+    with one_line_errors():
         store = Store(folder)
-    except (PrerankError, OSError) as error:
-        _fail(str(error))
-    done = [unit for unit in store.units if store.done(unit)]
-    console = Console()
-    console.print(f"{store.plan.name}: {len(done)} of {len(store.units)} units done", markup=False)
-    for unit in store.units:
-        if unit not in done:
-            console.print(
-                f"left: {unit.dataset}, {unit.variant}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+    left = [unit for unit in store.units if not store.done(unit)]
+    units = len(store.units)
+    typer.echo(f"{store.plan.name}: {units - len(left)} of {units} units done")
+    for unit in left:
+        typer.echo(f"left: {unit.dataset}, {unit.variant}")
 
 
 @study.command()
@@ -143,10 +124,8 @@ def plan(
     name: Annotated[str, typer.Argument(help=f"A TOML file, or one of {', '.join(PRESETS)}.")],
 ) -> None:
     """Print a plan as TOML, to be changed and run."""
-    try:
+    with one_line_errors():
         typer.echo(Plan.read(name).to_toml(), nl=False)
-    except (PrerankError, OSError) as error:
-        _fail(str(error))
 
 
 _TIME_UP = 3
@@ -202,10 +181,3 @@ def _note(progress: StudyProgress) -> str:
             f"{progress.rate:.1f} epochs/s",
         )
     return "; ".join(notes)
-
-
-def _fail(message: str) -> NoReturn:
-    Console(stderr=True).print(
-        f"Error: {message}", style="red", highlight=False, markup=False, soft_wrap=True
-    )
-    raise typer.Exit(1)

@@ -103,6 +103,7 @@ class _Work:
         self.on_progress = on_progress
         self.finished: list[Unit] = []
         self._first: int | None = None
+        self._done: int | None = None
         self._begun = self.begun
 
     def on(self, dataset: str) -> None:
@@ -180,7 +181,9 @@ class _Work:
         if self.on_progress is None:
             return
         units = self.store.units
-        done = sum(self.store.done(other) for other in units)
+        if training is None or self._done is None:  # not in every epoch: it looks at every file
+            self._done = sum(self.store.done(other) for other in units)
+        done = self._done
         spent = time.monotonic() - self.begun
         mine = len(self.finished)
         left = spent / mine * (len(units) - done) if mine else float("nan")

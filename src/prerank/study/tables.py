@@ -67,6 +67,8 @@ def combined(results: "pd.DataFrame") -> "pd.DataFrame":
     (PCE of the pre-rank after either penalty), `increase` (their ratio, minus 1), `energy_ratio`
     (together against alone) and `seconds_ratio`.
     """
+    import pandas as pd
+
     rows = _final(results)
     table = _summary(rows, ["dataset", "variant", "prerank"])
     seconds = rows.groupby(["dataset", "variant"]).seconds.first()
@@ -76,8 +78,6 @@ def combined(results: "pd.DataFrame") -> "pd.DataFrame":
     for other in ("marginal", "pca(0.8)"):
         own = table[table.variant == other + "+" + table.prerank].assign(**{"with": other})
         found.append(own.merge(alone, on=["dataset", "prerank"], suffixes=("", "_alone")))
-    import pandas as pd
-
     both = pd.concat(found, ignore_index=True)
     return pd.DataFrame(
         {

@@ -182,7 +182,6 @@ UNKNOWN = [
     (toml(strenghts="[1.0]"), "strenghts"),
     (toml(device='"cuda"'), "device"),
     (training("momentum = 0.9"), "momentum"),
-    (training("fine_tune = false"), "fine_tune"),
     (toml() + "[seeds]\nfirst = 1\n", "seeds"),
     (toml() + "[notes]\n", "notes"),
 ]

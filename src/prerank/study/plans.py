@@ -28,7 +28,10 @@ NONE = "none"
 
 PROTOCOLS = ("exact", "published")
 _DEFAULT = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
-_TRAINING = ("lr", "batch_size", "min_steps", "max_epochs", "patience", "min_delta")
+_TRAINING = (
+    *("lr", "batch_size", "min_steps", "max_epochs", "patience", "min_delta"),
+    *("fine_tune", "shift"),
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Plan:
         n_components: of the mixture.
         hidden: widths of the hidden layers.
         n_null: replicates for p-values of several components.
-        training: how to train.
+        training: how to train; the published protocol neither fine-tunes nor shifts.
 
     Example:
         >>> plan = Plan.preset("quick")
@@ -248,7 +251,7 @@ def _checked(name: str, value: Any, default: Any) -> Any:
         return tuple(float(v) for v in value) if name == "strengths" else tuple(value)
     kind = (int, float) if isinstance(default, float) else type(default)
     kind = str if name in ("name", "strengths") else kind
-    if not isinstance(value, kind) or isinstance(value, bool):
+    if not isinstance(value, kind) or isinstance(value, bool) != isinstance(default, bool):
         raise InputTypeError(f"{name} has the wrong type: {value!r}")
     return float(value) if isinstance(default, float) else value
 
@@ -258,4 +261,4 @@ def _text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple):
         return f"[{', '.join(_text(entry) for entry in value)}]"
-    return repr(value)
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -139,7 +139,7 @@ def _exact(
             runs,
             objective=Objective(penalty),
             settings=plan.training,
-            start=base.repeat(len(strengths), 1),
+            start=base.repeat(len(strengths), 1) if plan.training.fine_tune else None,
             **options,
         )
         trained.append((runs, result))

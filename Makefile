@@ -13,10 +13,10 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || 
 	    "name another one: make PYTHON=python3.12" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bench test test-fast test-slow test-gpu lint types layers wheel format lock clean
+.PHONY: help venv demo bench test test-fast test-slow test-gpu test-browser lint types layers wheel format lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## make .venv with the locked dependencies and prerank itself
 
@@ -40,6 +40,13 @@ test-slow: $(STAMP) ## statistical tests that need minutes
 
 test-gpu: $(STAMP) ## tests that need a GPU
 	$(PYTEST) -n 0 -m gpu tests
+
+test-browser: $(STAMP) ## the report page in a real Chromium, which is installed where apt-get is
+	@command -v chromium > /dev/null || said=$$({ apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } 2>&1) || { \
+	  echo "$$said" >&2; echo "the browser tests need chromium on the PATH; on Debian, as root:" \
+	    "apt-get install chromium" >&2; exit 1; }
+	$(PYTEST) -m browser tests/browser
 
 lint: $(STAMP) ## ruff: rules and format
 	$(BIN)/ruff check .

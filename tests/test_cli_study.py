@@ -235,8 +235,10 @@ def test_a_report_is_written_and_its_place_is_told(whole):
     done = study("report", folder / "study", "--out", folder / "report")
     assert done.exit_code == 0
     assert done.stderr == ""
-    assert str(folder / "report" / "report.md") in done.stdout
-    assert "2 of 2 units done" in (folder / "report" / "report.md").read_text(encoding="utf-8")
+    assert str(folder / "report" / "report.html") in done.stdout
+    assert "2 of 2 units are done" in (folder / "report" / "report.html").read_text(
+        encoding="utf-8"
+    )
     assert (folder / "report" / "bars.png").read_bytes().startswith(b"\x89PNG")
     assert len(pd.read_csv(folder / "report" / "before.csv")) == 7
 
@@ -305,7 +307,7 @@ def test_a_process_reports_on_the_study_of_another(whole):
     done = process("report", "study", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert "study/report/report.md" in done.stdout.replace(os.sep, "/")
+    assert "study/report/report.html" in done.stdout.replace(os.sep, "/")
     shutil.rmtree(folder / "study" / "report")
 
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import platform
 import tempfile
 from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,13 @@ __all__ = [
     "check_json",
     "read_json",
     "read_tensors",
+    "versions",
     "write_atomically",
     "write_json",
     "write_tensors",
 ]
+
+_PACKAGES = ("prerank", "torch", "numpy", "scipy", "pandas", "pyarrow")
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]) -> Path:
@@ -134,6 +139,17 @@ class FileLock:
         handle = self._handles.pop()
         if handle is not None:
             os.close(handle)
+
+
+def versions() -> dict[str, str]:
+    """Of what results come from: Python, and the packages that compute."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from source
+            found[name] = "source"
+    return found
 
 
 def _umask() -> int:

@@ -13,27 +13,28 @@ INSIDE = DeviationShape(False, 1, 1)
 
 SENTENCES = [
     ("scale", [INSIDE], "scale: within the 95 % band."),
-    ("location", [LOW], "location: observed values lower than predicted."),
-    ("location", [HIGH], "location: observed values higher than predicted."),
-    ("location", [NARROW], "location: predictions too narrow."),
-    ("location", [WIDE], "location: predictions too wide."),
+    ("marginal", [LOW], "marginal: observed values lower than predicted."),
+    ("marginal", [HIGH], "marginal: observed values higher than predicted."),
+    ("marginal", [NARROW], "marginal: predictions too narrow."),
+    ("marginal", [WIDE], "marginal: predictions too wide."),
     (
-        "location",
+        "marginal",
         [DeviationShape(True, 1, 1)],
-        "location: observed values higher than predicted and predictions too narrow.",
+        "marginal: observed values higher than predicted and predictions too narrow.",
     ),
     (
         "location",
         [DeviationShape(True, 0, 0)],
         "location: uneven in a way that is neither a shift nor a wrong spread.",
     ),
+    ("dependency(2)", [HIGH], "dependency(2): neighbouring targets more alike than predicted."),
     (
         "marginal",
         [LOW, INSIDE, LOW, WIDE, LOW],
         "marginal: observed values lower than predicted in 0, 2 and 4; within the 95 % band in 1; "
         "predictions too wide in 3.",
     ),
-    ("", [WIDE, WIDE], "predictions too wide in 0 and 1."),
+    ("", [WIDE, WIDE], "values that vary less than predicted in 0 and 1."),
 ]
 
 

@@ -9,6 +9,12 @@ from prerank.calibration.curves import (
     reliability_curve,
 )
 from prerank.calibration.error import pce, pce_floor
+from prerank.calibration.histograms import (
+    HistogramBand,
+    default_bins,
+    histogram_band,
+    histogram_shapes,
+)
 from prerank.calibration.nulls import component_null, null_pce, p_value
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.calibration.streaming import ProjectedCalibrationError
@@ -16,12 +22,16 @@ from prerank.calibration.ties import tie_error, tie_remarks
 
 __all__ = [
     "DeviationShape",
+    "HistogramBand",
     "PITHistogram",
     "ProjectedCalibrationError",
     "ReliabilityBand",
     "ReliabilityCurve",
     "component_null",
+    "default_bins",
     "deviation_shapes",
+    "histogram_band",
+    "histogram_shapes",
     "holm",
     "null_pce",
     "p_value",

@@ -7,6 +7,10 @@ import typer
 import prerank
 from prerank.cli.datasets import datasets
 from prerank.cli.demo import demo
+from prerank.cli.diagnose import diagnose
+from prerank.cli.explain import explain
+from prerank.cli.fit import fit
+from prerank.cli.predict import predict
 from prerank.cli.study import study
 
 __all__ = ["app"]
@@ -16,8 +20,10 @@ app = typer.Typer(
     help="Joint calibration of multi-output probabilistic regression.",
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
 )
-app.command()(demo)
+for command in (fit, predict, diagnose, explain, demo):
+    app.command()(command)
 app.add_typer(datasets)
 app.add_typer(study, name="study")
 

@@ -1,7 +1,5 @@
 """`prerank datasets`: what there is, getting it, and bringing one's own."""
 
-import csv
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,7 +12,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from prerank.cli.messages import complain, one_line_errors
+from prerank.cli.messages import (
+    AsJson,
+    complain,
+    one_line_errors,
+    print_json,
+    split_names,
+)
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
 from prerank.datasets.copies import LocalCopy, has_right_numbers, local_copies, local_copy
 from prerank.datasets.registry import canonical_name
@@ -37,7 +41,6 @@ Out = Annotated[
     Path | None,
     typer.Option(file_okay=False, help="Folder to write to; PRERANK_DATA or the cache if left."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 _LABELS = {"n_rows": "rows in the paper", "n_inputs": "inputs L", "n_targets": "targets D"}
 
@@ -50,7 +53,7 @@ def list_(folder: Folder = None, as_json: AsJson = False) -> None:
     records = {record.name: record for record in DATASETS}
     rows = [_entry(name, records.get(name), copies.get(name)) for name in records | copies]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     table = Table(title=f"Datasets (tables in {escape(str(place))})", title_justify="left")
     table.add_column("name", no_wrap=True)
@@ -81,7 +84,7 @@ def show(
     with one_line_errors():
         facts = _facts(name, folder)
     if as_json:
-        _print_json(facts)
+        print_json(facts)
         return
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
@@ -146,8 +149,8 @@ def import_(
     ] = True,
 ) -> None:
     """Encode a file of your own by the same rule and write NAME.parquet."""
-    wanted = _split(targets, "--targets")
-    chosen = None if inputs is None else _split(inputs, "--inputs")
+    wanted = split_names(targets, "--targets")
+    chosen = None if inputs is None else split_names(inputs, "--inputs")
     with one_line_errors():
         done = import_table(path, wanted, out, name, chosen, header=header)
     for column, reason in done.removed.items():
@@ -240,14 +243,6 @@ def _record(name: str) -> Dataset:
         raise typer.BadParameter(str(error), param_hint="NAME") from error
 
 
-def _split(text: str, option: str) -> list[str]:
-    """Names between commas; one that holds a comma is quoted."""
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
-    if not names or "" in names:
-        raise typer.BadParameter(f"{text!r} leaves a name empty", param_hint=option)
-    return names
-
-
 @contextmanager
 def _progress(record: Dataset) -> Iterator[Any]:
     """A bar on a terminal, nothing elsewhere; gives the function that moves it."""
@@ -264,10 +259,6 @@ def _progress(record: Dataset) -> Iterator[Any]:
     with bar:
         task = bar.add_task(record.name, total=record.origin.size if record.origin else None)
         yield lambda count: bar.advance(task, count)
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _shape(rows: int, inputs: int, targets: int) -> str:

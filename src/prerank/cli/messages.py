@@ -1,25 +1,106 @@
-"""How a command fails: one line that says what is wrong, and exit code 1."""
+"""How a command speaks: errors in one line, JSON for scripts, and exit codes that mean something.
 
+| code | meaning |
+|---:|---|
+| 0 | done |
+| 1 | the input, or the file system, did not allow it: one line on standard error says why |
+| 2 | the command was called in a way it does not know |
+| 3 | a study was stopped before its end: the same command goes on |
+| 4 | `diagnose --check` found evidence of miscalibration |
+| 130 | interrupted; nothing half done is left |
+"""
+
+import csv
+import json
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from prerank.errors import PrerankError
 
-__all__ = ["complain", "one_line_errors"]
+__all__ = [
+    "INTERRUPTED",
+    "MISCALIBRATED",
+    "UNFINISHED",
+    "AsJson",
+    "Quiet",
+    "complain",
+    "one_line_errors",
+    "print_json",
+    "split_names",
+    "working",
+]
+
+UNFINISHED, MISCALIBRATED, INTERRUPTED = 3, 4, 130
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no closing words.")]
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """End the command with a line where its input or the file system does not allow it."""
     try:
-        yield
+        with _terminable():
+            yield
     except (PrerankError, OSError) as error:
         complain(error)
         raise typer.Exit(1) from error
+    except MemoryError as error:
+        complain("not enough memory: give fewer rows or samples at a time")
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt as error:
+        complain("interrupted: nothing half done is left")
+        raise typer.Exit(INTERRUPTED) from error
+
+
+@contextmanager
+def working(words: str, quiet: bool) -> Iterator[None]:
+    """Say on a terminal what takes its time."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield
+        return
+    with console.status(words):
+        yield
 
 
 def complain(error: object) -> None:
     """Write the line, whatever breaks the text has."""
     typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON; numbers that JSON has no word for must have become None."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def split_names(text: str, option: str) -> list[str]:
+    """Names between commas; one that holds a comma is quoted."""
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    if not names or "" in names:
+        raise typer.BadParameter(f"{text!r} leaves a name empty", param_hint=option)
+    return names
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let a polite end (SIGTERM) clean up, as an interrupt from the keyboard does."""
+
+    def stop(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread, where signals do not arrive
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from prerank.cli.messages import complain, one_line_errors
+from prerank.cli.messages import UNFINISHED, complain, one_line_errors
 from prerank.errors import InputError
 from prerank.inputs import as_device
 from prerank.storage import write_atomically
@@ -65,15 +65,19 @@ def run(
                 outcome = run_study(
                     chosen, out, device=place, time_limit=time_limit, on_progress=show
                 )
+        except BaseException:
+            for other in others:
+                other.terminate()
+            raise
         finally:
             codes = [other.wait() for other in others]
-    if any(code not in (0, _TIME_UP) for code in codes):
+    if any(code not in (0, UNFINISHED) for code in codes):
         complain("a worker process failed: its message is above; run again to go on")
         raise typer.Exit(1)
     left = sum(not store.done(unit) for unit in store.units)
     if left:
         typer.echo(f"{left} units are left: run the same command again to go on.")
-        raise typer.Exit(_TIME_UP)
+        raise typer.Exit(UNFINISHED)
     typer.echo(
         f"All {len(store.units)} units are done, {len(outcome.finished)} of them by this process. "
         f"Next: prerank study report {out}"
@@ -126,9 +130,6 @@ def plan(
     """Print a plan as TOML, to be changed and run."""
     with one_line_errors():
         typer.echo(Plan.read(name).to_toml(), nl=False)
-
-
-_TIME_UP = 3
 
 
 def _changed(plan: Plan, changes: list[str]) -> Plan:

@@ -1,5 +1,6 @@
 """A multi-output regressor that predicts Gaussian mixtures and is calibrated while it trains."""
 
+import copy
 import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -59,6 +60,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         n_components: number of Gaussians.
         hidden: widths of the hidden layers.
+        scale_floor: least scale of a Gaussian, in standard deviations of the targets. Where these
+            take few values, one well below the gap between them (.05, say) keeps the densities
+            from becoming spikes.
         preranks: what the penalty looks at, such as `"marginal+hdr"`.
         strength: lambda, or `"auto"`: the one with the least calibration error on validation rows
             whose energy score stays within the budget, over three paired splits.
@@ -91,8 +95,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         n_components: int = 5,
         *,
         hidden: Sequence[int] = (100, 100),
+        scale_floor: float = 1e-3,
         preranks: PreRankLike = "marginal+hdr",
-        strength: float | str = 1.0,
+        strength: float | str = 100.0,
         budget: float = 0.10,
         max_epochs: int = 1000,
         patience: int = 15,
@@ -104,6 +109,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.n_components = n_components
         self.hidden = hidden
+        self.scale_floor = scale_floor
         self.preranks = preranks
         self.strength = strength
         self.budget = budget
@@ -120,7 +126,11 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         inputs, targets = self._check_training(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         network = MixtureNetwork(
-            inputs.shape[1], targets.shape[1], self.n_components, tuple(self.hidden)
+            inputs.shape[1],
+            targets.shape[1],
+            self.n_components,
+            tuple(self.hidden),
+            scale_floor=self.scale_floor,
         )
         count = _SELECTION_SPLITS if isinstance(self.strength, str) else 1
         splits = _random_splits(len(inputs), seed, count)
@@ -180,6 +190,18 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         named = pd.DataFrame(observed.numpy(), columns=list(self.target_names_))
         return diagnose(dist, named, **{"generator": 0, **options})
 
+    def without_penalty(self) -> "MixtureRegressor":
+        """The model as it was before the penalty came in, to see what that has changed.
+
+        It is there after `fit`, and not saved with the model.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "base_theta_"):
+            raise InputError("the model without the penalty is not saved: fit again to have it")
+        model = copy.copy(self)
+        model.theta_, model.strength_, model.selection_ = self.base_theta_, 0.0, None
+        return model
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a folder; `prerank.load_model` reads it."""
         from prerank.estimators.persistence import save_model
@@ -212,6 +234,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             base = train(network, data, [Run(seed, split) for split in splits], **options)
             if not bool(base.objective.isfinite().all()):
                 raise InputError(self._divergence)
+            self.base_theta_ = base.theta[:1].cpu()
 
             def fit(strengths: Sequence[float]) -> tuple[list[Run], Tensor]:
                 runs = [Run(seed, s, strength) for strength in strengths for s in splits]

@@ -1,6 +1,16 @@
 """Figures from finished results."""
 
 from prerank.report.captions import reliability_caption
+from prerank.report.corners import CornerDisplay
+from prerank.report.histograms import PITHistogramDisplay
 from prerank.report.reliability import ReliabilityDisplay, ReliabilityGrid
+from prerank.report.traces import SelectionDisplay
 
-__all__ = ["ReliabilityDisplay", "ReliabilityGrid", "reliability_caption"]
+__all__ = [
+    "CornerDisplay",
+    "PITHistogramDisplay",
+    "ReliabilityDisplay",
+    "ReliabilityGrid",
+    "SelectionDisplay",
+    "reliability_caption",
+]

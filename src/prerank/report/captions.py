@@ -3,21 +3,9 @@
 from collections.abc import Sequence
 
 from prerank.calibration import DeviationShape
+from prerank.report.explanations import explanation_of
 
-__all__ = ["reliability_caption"]
-
-_SHIFT = {-1: "observed values lower than predicted", 1: "observed values higher than predicted"}
-_SPREAD = {-1: "predictions too wide", 1: "predictions too narrow"}
-# The density at an observation says how well it was foreseen, not how large it is.
-_DENSITY_SHIFT = {
-    -1: "observations too often where the density is low (predictions too narrow or off the mark)",
-    1: "observations too often where the density is high (predictions too wide)",
-}
-_DENSITY_SPREAD = {
-    -1: "observations too seldom where the density is lowest or highest",
-    1: "observations too often where the density is lowest or highest (some predictions too "
-    "narrow, others too wide)",
-}
+__all__ = ["reliability_caption", "shape_words"]
 
 
 def reliability_caption(
@@ -26,7 +14,7 @@ def reliability_caption(
     """Say in one sentence what the curves of one pre-rank mean.
 
     Args:
-        label: name of the pre-rank; `"hdr"` ranks densities and is put in words of its own.
+        label: of the pre-rank, which decides the words.
         names: of the J components.
         shapes: of the J components.
         level: probability of the band.
@@ -36,7 +24,7 @@ def reliability_caption(
         >>> reliability_caption("marginal", ["rain", "wind"], [low, fine])
         'marginal: observed values lower than predicted in rain; within the 95 % band in wind.'
         >>> reliability_caption("scale", ["scale"], [DeviationShape(True, 0, 1)])
-        'scale: predictions too narrow.'
+        'scale: a distance between the targets that varies more than predicted.'
     """
     groups: dict[str, list[str]] = {}
     for name, shape in zip(names, shapes, strict=True):
@@ -44,20 +32,31 @@ def reliability_caption(
     if len(names) == 1:
         parts = list(groups)
     else:
-        parts = [f"{meaning} in {_listed(members)}" for meaning, members in groups.items()]
+        parts = [f"{meaning} in {listed(members)}" for meaning, members in groups.items()]
     return f"{label}: {'; '.join(parts)}." if label else f"{'; '.join(parts)}."
 
 
-def _meaning(label: str, shape: DeviationShape, level: float) -> str:
-    if not shape.outside:
-        return f"within the {100 * level:g} % band"
-    shifts, spreads = (_DENSITY_SHIFT, _DENSITY_SPREAD) if label == "hdr" else (_SHIFT, _SPREAD)
-    found = [
-        words[sign] for words, sign in ((shifts, shape.shift), (spreads, shape.spread)) if sign
-    ]
+def shape_words(label: str, shape: DeviationShape) -> str:
+    """What a deviation of this shape says of the pre-rank.
+
+    Example:
+        >>> shape_words("marginal", DeviationShape(True, 1, 1))
+        'observed values higher than predicted and predictions too narrow'
+    """
+    words = explanation_of(label)
+    found = []
+    if shape.shift:
+        found.append(words.large if shape.shift > 0 else words.small)
+    if shape.spread:
+        found.append(words.outer if shape.spread > 0 else words.inner)
     return " and ".join(found) or "uneven in a way that is neither a shift nor a wrong spread"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _meaning(label: str, shape: DeviationShape, level: float) -> str:
+    return shape_words(label, shape) if shape.outside else f"within the {100 * level:g} % band"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: `a, b and c`."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last

@@ -17,20 +17,17 @@ from prerank.calibration import (
 )
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_tensor, column_names
-from prerank.pits import project_pits
+from prerank.pits import ProjectedPIT, project_pits
 from prerank.preranks import PreRankLike, parse
 from prerank.report.captions import reliability_caption
+from prerank.report.colours import COLOURS, STYLES
+from prerank.report.lettering import NAMED, name_lines, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
 __all__ = ["ReliabilityDisplay", "ReliabilityGrid"]
-
-# The colours of Okabe and Ito, which readers of all kinds of colour vision tell apart. Seven
-# colours and four line styles give 28 pairs before one comes back, and lines differ in grey too.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
-_STYLES = ("-", "--", "-.", ":")
 
 
 class ReliabilityDisplay:
@@ -122,17 +119,7 @@ class ReliabilityDisplay:
             >>> ReliabilityDisplay.from_predictions(dist, y, "hdr", generator=0).caption
             'hdr: observations too often where the density is high (predictions too wide).'
         """
-        terms = parse(prerank)
-        if len(terms) != 1:
-            raise InputError(
-                f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
-            )
-        found = project_pits(dist, y, terms, n_samples=n_samples, generator=generator)[0]
-        names = found.prerank.component_names(
-            column_names(y, dist.event_shape[0]), found.z.shape[-1]
-        )
-        if len(names) == 1:
-            names = [found.prerank.label]
+        found, names = pits_and_names(dist, y, prerank, n_samples=n_samples, generator=generator)
         curve = reliability_curve(found.z, levels=levels)
         uniform = found.method != "weighted ranks"
         band = reliability_band(found.z.shape[-2], level=level, levels=levels) if uniform else None
@@ -178,23 +165,25 @@ class ReliabilityDisplay:
                 color="0.85",
                 linewidth=0,
                 label=f"{100 * self.band.level:g} % band",
+                gid=NAMED,
             )
         ax.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
         self.lines_ = []
         for j, name in enumerate(self.names):
             options = {
-                "color": _COLOURS[j % len(_COLOURS)],
-                "linestyle": _STYLES[j % len(_STYLES)],
+                "color": COLOURS[j % len(COLOURS)],
+                "linestyle": STYLES[j % len(STYLES)],
                 "linewidth": 1.3,
-                "label": name,
+                "label": short_name(name),
+                "gid": NAMED,
             }
             observed = self.curve.observed[:, j].cpu().numpy()
             self.lines_ += ax.plot(levels, observed, **{**options, **line_options})
         ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="level", ylabel="share of PITs up to it")
         ax.set_aspect("equal")
-        ax.set_title(self.label)
+        ax.set_title(short_name(self.label), parse_math=False)
         if legend:
-            ax.legend(fontsize="small", frameon=False, ncols=1 + len(self.names) // 8)
+            name_lines(ax, fontsize="small", frameon=False, ncols=1 + len(self.names) // 8)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -265,8 +254,27 @@ class ReliabilityGrid:
             if name:
                 axes[0].set_ylabel(f"{name}\n{axes[0].get_ylabel()}")
         for ax in self.axes_[-1]:  # below the last row, where names of any length have room
-            ax.legend(
-                loc="upper center", bbox_to_anchor=(0.5, -0.25), fontsize="small", frameon=False
+            name_lines(
+                ax, loc="upper center", bbox_to_anchor=(0.5, -0.25), fontsize="small", frameon=False
             )
         self.figure_ = figure
         return self
+
+
+def pits_and_names(
+    dist: Distribution,
+    y: object,
+    prerank: PreRankLike,
+    *,
+    n_samples: int,
+    generator: torch.Generator | int | None,
+) -> tuple[ProjectedPIT, Sequence[str]]:
+    """PITs of one pre-rank and the names of their components, for a display."""
+    terms = parse(prerank)
+    if len(terms) != 1:
+        raise InputError(
+            f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
+        )
+    found = project_pits(dist, y, terms, n_samples=n_samples, generator=generator)[0]
+    names = found.prerank.component_names(column_names(y, dist.event_shape[0]), found.z.shape[-1])
+    return found, names if len(names) > 1 else [found.prerank.label]

@@ -1,15 +1,16 @@
 """A study's results as files: tables, figures and a page that holds them together."""
 
 import io
-import math
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prerank.report.pages import write_page
 from prerank.report.studies import bars_figure, boxes_figure, nulls_figure, reliability_figure
 from prerank.storage import write_atomically
 from prerank.study import tables
 from prerank.study.evaluation import batched_floor
+from prerank.study.pages import study_page
 from prerank.study.plans import NONE
 from prerank.study.store import Store
 
@@ -21,7 +22,7 @@ __all__ = ["write_report"]
 
 
 def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Path:
-    """Write every table (CSV) and figure (PNG) of a study, and `report.md`.
+    """Write every table (CSV) and figure (PNG) of a study, and `report.html`, which needs no other.
 
     Args:
         store: of the study, which may be half done.
@@ -53,40 +54,7 @@ def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Pat
         figures[f"nulls_{dataset}"] = _nulls(results, dataset, found)
     for name, figure in figures.items():
         _write(out / f"{name}.png", _png(figure))
-    return _write(out / "report.md", _page(store, found, list(figures)).encode())
-
-
-def _page(store: Store, found: "dict[str, pd.DataFrame]", figures: list[str]) -> str:
-    plan = store.plan
-    left = sum(not store.done(unit) for unit in store.units)
-    lines = [
-        f"# Study {plan.name}",
-        "",
-        f"Protocol {plan.protocol}, {len(plan.seeds)} runs per cell, budget {plan.budget:.0%}; "
-        f"{len(store.units) - left} of {len(store.units)} units done.",
-    ]
-    for name, table in found.items():
-        lines += ["", f"## {name.replace('_', ' ')}", "", _markdown(table)]
-    skipped = store.skipped()
-    if skipped:
-        lines += ["", "## Skipped", ""]
-        lines += [f"- {s['dataset']}, {s['variant']}: {s['reason']}" for s in skipped]
-    lines += ["", "## Figures", "", *(f"![{name}]({name}.png)" for name in figures), ""]
-    return "\n".join(lines)
-
-
-def _markdown(table: "pd.DataFrame") -> str:
-    """A table in Markdown; numbers to four digits."""
-
-    def cell(value: object) -> str:
-        if isinstance(value, float):
-            return "" if math.isnan(value) else f"{value:.4g}"
-        return str(value).replace("|", "\\|")
-
-    head = f"| {' | '.join(table.columns)} |"
-    rule = f"|{'---|' * len(table.columns)}"
-    rows = (f"| {' | '.join(map(cell, row))} |" for row in table.itertuples(index=False))
-    return "\n".join([head, rule, *rows])
+    return write_page(study_page(store, found, figures), out / "report.html")
 
 
 def _frontiers(results: "pd.DataFrame") -> "pd.DataFrame":

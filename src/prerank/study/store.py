@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from prerank.storage import (
     FileLock,
     read_json,
     read_tensors,
+    versions,
     write_atomically,
     write_json,
     write_tensors,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Store", "Unit"]
-
-_PACKAGES = ("prerank", "torch", "numpy", "scipy", "pandas", "pyarrow")
 
 
 @dataclass(frozen=True)
@@ -152,12 +150,8 @@ class Store:
 
 def _circumstances() -> dict[str, str]:
     """Versions, machine and time, to be kept with results."""
-    found = {"python": platform.python_version(), "machine": platform.platform()}
-    for name in _PACKAGES:
-        try:
-            found[f"version.{name}"] = version(name)
-        except PackageNotFoundError:  # run from source
-            found[f"version.{name}"] = "source"
+    found = {"machine": platform.platform()}
+    found |= {f"version.{name}": text for name, text in versions().items()}
     if torch.cuda.is_available():
         found["gpu"] = torch.cuda.get_device_name()
     found["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

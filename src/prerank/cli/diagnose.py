@@ -1,0 +1,156 @@
+"""`prerank diagnose`: predictions made elsewhere, judged without training anything."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from prerank.cli.messages import (
+    MISCALIBRATED,
+    AsJson,
+    Quiet,
+    one_line_errors,
+    print_json,
+    split_names,
+    working,
+)
+from prerank.cli.outcomes import as_record, findings_table, groups_table
+from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
+from prerank.diagnosis import diagnose as diagnose_
+from prerank.diagnosis.pages import diagnosis_page
+from prerank.distributions import Ensemble
+from prerank.forecasts import Forecasts, read_forecasts
+
+__all__ = ["diagnose"]
+
+
+def diagnose(
+    samples: Annotated[
+        Path, typer.Option(help="Predictive samples: .parquet, .csv, .npz, .npy or .nc.")
+    ],
+    observations: Annotated[
+        Path, typer.Option(help="What was observed: a table, .npy, .npz or .nc.")
+    ],
+    targets: Annotated[
+        str | None, typer.Option(help="Columns to look at; all that both files have by default.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Columns that tell which forecast a row belongs to.")
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="Column or dimension that numbers the samples.")
+    ] = None,
+    sample_axis: Annotated[
+        int | None, typer.Option(help="Axis of the samples in an array; 0 by default.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="Column of groups to look within.")
+    ] = None,
+    preranks: Annotated[
+        str | None, typer.Option(help="Which ones; all that apply by default.")
+    ] = None,
+    raw_units: Annotated[
+        bool,
+        typer.Option(
+            "--raw-units", help="Do not divide each target by the spread of its samples first."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Page to write, such as report.html.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with code 4 on evidence of miscalibration.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of random ties and replicates.")] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge predictions made elsewhere: samples, and what was observed.
+
+    Tables are long (a row for each forecast and sample) or wide (columns like rain_1, rain_2, ...);
+    arrays have the samples first. Each target is divided by the spread of its samples, since some
+    pre-ranks mix the targets.
+    """
+    with one_line_errors():
+        with working("reading", quiet):
+            forecasts = read_forecasts(
+                samples,
+                observations,
+                targets=split_names(targets, "--targets") if targets else None,
+                key=split_names(key, "--key") if key else None,
+                sample=sample,
+                sample_axis=sample_axis,
+                by=by,
+            )
+        with working("diagnosing", quiet):
+            found = _diagnosed(forecasts, preranks, raw_units, seed)
+        if out is not None:
+            _write_page(out, found, forecasts, samples, observations, raw_units)
+    whole = found.overall if isinstance(found, GroupedDiagnosis) else found
+    groups = found.groups if isinstance(found, GroupedDiagnosis) else {}
+    if as_json:
+        record = as_record(whole) | {"remarks": list(forecasts.remarks)}
+        if groups:
+            record["groups"] = {name: as_record(one) for name, one in groups.items()}
+        print_json(record)
+    elif not quiet:
+        _tell(found, whole, forecasts, out)
+    moods = [one.verdict().mood for one in (whole, *groups.values())]
+    if check and "bad" in moods:
+        raise typer.Exit(MISCALIBRATED)
+
+
+def _diagnosed(
+    forecasts: Forecasts, preranks: str | None, raw_units: bool, seed: int
+) -> Diagnosis | GroupedDiagnosis:
+    import pandas as pd
+
+    dist = Ensemble(forecasts.samples)
+    y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
+    scale = None
+    if not raw_units:
+        spread = forecasts.samples.std(axis=(0, 1))
+        scale = [float(value) or 1.0 for value in spread]
+    if forecasts.groups is None:
+        return diagnose_(dist, y, preranks=preranks, scale=scale, generator=seed)
+    return diagnose_by(dist, y, forecasts.groups, preranks=preranks, scale=scale, generator=seed)
+
+
+def _write_page(
+    out: Path,
+    found: Diagnosis | GroupedDiagnosis,
+    forecasts: Forecasts,
+    samples: Path,
+    observations: Path,
+    raw_units: bool,
+) -> None:
+    from prerank.report.pages import write_page
+
+    size, n, dim = forecasts.samples.shape
+    settings = {
+        "samples": f"{samples}, {size} of each of {n:,} rows and {dim} targets",
+        "observations": str(observations),
+        "targets": ", ".join(forecasts.targets),
+        "units": "as they are" if raw_units else "divided by the spread of the samples",
+        "how they were read": " ".join(forecasts.remarks) or "as they are",
+    }
+    write_page(diagnosis_page(found, title=f"Forecasts in {samples.name}", settings=settings), out)
+
+
+def _tell(
+    found: Diagnosis | GroupedDiagnosis, whole: Diagnosis, forecasts: Forecasts, out: Path | None
+) -> None:
+    console = Console()
+    for remark in forecasts.remarks:
+        typer.echo(f"Note: {remark}")
+    typer.echo(str(whole.verdict()))
+    console.print(findings_table(whole))
+    if isinstance(found, GroupedDiagnosis):
+        console.print(groups_table(found))
+        for name, one in found.groups.items():
+            typer.echo(f"{name}: {one.verdict().headline}")
+    for label, reason in whole.skipped.items():
+        typer.echo(f"Skipped {label}: {reason}")
+    if out is not None:
+        typer.echo(f"Page: {out}")

@@ -1,0 +1,183 @@
+"""`prerank fit`: from a table of one's own to a calibrated model and its report."""
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from prerank.cli.messages import (
+    AsJson,
+    Quiet,
+    one_line_errors,
+    print_json,
+    split_names,
+    working,
+)
+from prerank.cli.outcomes import as_record
+from prerank.datasets.frames import Frame, read_frame
+from prerank.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from prerank.estimators import MixtureRegressor
+
+__all__ = ["fit"]
+
+REPORT = "report.html"
+_FEWEST_ROWS = 30
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="CSV, ARFF or Parquet file, one row per case.")],
+    targets: Annotated[str, typer.Option(help="Columns to predict, with commas between: a,b,c")],
+    out: Annotated[Path, typer.Option(file_okay=False, help="New folder for model and report.")],
+    inputs: Annotated[
+        str | None, typer.Option(help="Columns to predict from; all others by default.")
+    ] = None,
+    ignore: Annotated[
+        str | None, typer.Option(help="Columns to leave aside, such as names and dates.")
+    ] = None,
+    preranks: Annotated[
+        str, typer.Option(help="What the penalty looks at; see `prerank explain`.")
+    ] = "marginal+hdr",
+    strength: Annotated[
+        str, typer.Option(help="Of the penalty: auto selects it under the budget, 0 has none.")
+    ] = "auto",
+    budget: Annotated[
+        float, typer.Option(min=0, help="By how much the energy score may worsen, for auto.")
+    ] = 0.10,
+    components: Annotated[int, typer.Option(min=1, help="Gaussians in the mixture.")] = 5,
+    max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the data at most.")] = 1000,
+    held_out: Annotated[
+        float, typer.Option(min=0.01, max=0.9, help="Share of the rows kept for the diagnosis.")
+    ] = 0.2,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the folder.")] = False,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; the GPU where there is one by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of split, training and draws.")] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a calibrated model on a table, diagnose it on held-out rows, save both.
+
+    OUT gets the model, for `prerank predict`, and report.html, for a browser. It appears when all
+    is done: a command that fails leaves nothing behind.
+    """
+    with one_line_errors():
+        _check_place(out, force)
+        frame = read_frame(
+            data,
+            split_names(targets, "--targets"),
+            inputs=split_names(inputs, "--inputs") if inputs else None,
+            ignore=split_names(ignore, "--ignore") if ignore else [],
+            drop_missing=drop_missing,
+        )
+        kept, test = _parts(frame, held_out, seed)
+        model = _model(preranks, strength, budget, components, max_epochs, device, seed)
+        model.verbose = int(not quiet and Console(stderr=True).is_terminal)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that nothing qualifies is in the report
+            model.fit(frame.inputs.iloc[kept], frame.targets.iloc[kept])
+        with working("diagnosing", quiet), _in_place(out, force) as folder:
+            from prerank.estimators.reports import fit_page
+            from prerank.report.pages import write_page
+
+            x, y = (part.iloc[test].reset_index(drop=True) for part in _both(frame))
+            about = {"data": str(data), "rows left out": str(frame.dropped)}
+            page, found = fit_page(model, x, y, title=f"Model of {data.name}", settings=about)
+            model.save(folder)
+            write_page(page, folder / REPORT)
+    verdict = found.verdict()
+    score = -model.score(x, y)
+    if as_json:
+        facts = {"strength": model.strength_, "energy_score": score, "n_train": len(kept)}
+        print_json({"model": str(out), "report": str(out / REPORT), **facts, **as_record(found)})
+    elif not quiet:
+        chosen = model.selection_.reason if model.selection_ else f"strength {model.strength_:g}"
+        lines = [
+            f"Trained on {len(kept):,} rows, {len(test):,} held out. Penalty: {chosen}.",
+            f"Energy score on held-out rows: {score:.4f} (in standard deviations of the targets).",
+            str(verdict),
+            f"Model: {out}; report: {out / REPORT}",
+            f"Next: prerank predict {out} NEW.csv --out predictions.parquet",
+        ]
+        typer.echo("\n".join(lines))
+
+
+def _both(frame: Frame) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    return frame.inputs, frame.targets
+
+
+def _check_place(out: Path, force: bool) -> None:
+    if out.exists() and not force:
+        raise InputError(f"{out} is already there: choose another folder, or replace it (--force)")
+    if out.exists() and not (out / "model.json").exists() and any(out.iterdir()):
+        raise InputError(f"{out} holds something else than a model: it is not replaced")
+
+
+def _parts(frame: Frame, held_out: float, seed: int) -> tuple[list[int], list[int]]:
+    """Numbers of the rows to train on, and of those to judge by."""
+    from sklearn.model_selection import train_test_split
+
+    n = len(frame.targets)
+    if n < _FEWEST_ROWS:
+        raise InputError(
+            f"{n} rows are too few to train, select and judge: {_FEWEST_ROWS} at least"
+        )
+    kept, test = train_test_split(list(range(n)), test_size=held_out, random_state=seed)
+    return kept, test
+
+
+def _model(
+    preranks: str,
+    strength: str,
+    budget: float,
+    components: int,
+    max_epochs: int,
+    device: str | None,
+    seed: int,
+) -> "MixtureRegressor":
+    from prerank.estimators import MixtureRegressor
+
+    try:
+        chosen: float | str = strength if strength == "auto" else float(strength)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{strength!r} is neither a number nor auto", param_hint="--strength"
+        ) from error
+    return MixtureRegressor(
+        n_components=components,
+        preranks=preranks,
+        strength=chosen,
+        budget=budget,
+        max_epochs=max_epochs,
+        device=device,
+        random_state=seed,
+    )
+
+
+@contextmanager
+def _in_place(out: Path, force: bool) -> Iterator[Path]:
+    """A folder beside `out` that takes its place when all is well, and is gone otherwise."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        yield folder
+        folder.chmod(0o755)
+        if out.exists() and force:
+            shutil.rmtree(out)
+        folder.replace(out)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise

@@ -1,0 +1,122 @@
+"""`prerank predict`: what a saved model says of new rows."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from prerank.cli.messages import AsJson, Quiet, one_line_errors, print_json
+from prerank.datasets.frames import read_inputs
+from prerank.errors import InputError
+from prerank.forecasts import write_samples
+from prerank.storage import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from prerank.estimators import MixtureRegressor
+
+__all__ = ["predict"]
+
+_CHUNK_ROWS = 5000
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder that `prerank fit` wrote.")],
+    data: Annotated[Path, typer.Argument(help="CSV, ARFF or Parquet file with the inputs.")],
+    out: Annotated[
+        Path, typer.Option(dir_okay=False, help="File to write, .parquet or .csv: one row per row.")
+    ],
+    quantiles: Annotated[
+        str, typer.Option(help="Levels of the quantiles, with commas between.")
+    ] = "0.05,0.5,0.95",
+    samples: Annotated[
+        int, typer.Option(min=0, help="Joint samples per row, in a file of their own beside OUT.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write means and quantiles of every target, and samples of all together on request.
+
+    Columns of DATA that the model does not know are ignored; those that it misses are named.
+    """
+    with one_line_errors():
+        from prerank.estimators import load_model
+
+        if out.suffix not in (".parquet", ".csv"):
+            raise InputError(f"{out}: the file to write must end in .parquet or .csv")
+        fitted = load_model(model)
+        levels = _levels(quantiles)
+        names = getattr(fitted, "feature_names_in_", None)
+        if names is None:
+            raise InputError(f"{model} was fitted to columns without names: use it from Python")
+        x = read_inputs(data, [str(name) for name in names])
+        table = _summary(fitted, x, levels, quiet)
+        beside = out.with_name(f"{out.stem}.samples.parquet")
+        if samples:
+            drawn = fitted.predict_dist(x).sample((samples,), generator=seed).numpy()
+            write_samples(beside, drawn, fitted.target_names_)
+        write_atomically(out, lambda file: _write(table, file, out.suffix))
+    files = {"predictions": str(out)} | ({"samples": str(beside)} if samples else {})
+    if as_json:
+        print_json({"n": len(table), "columns": list(table.columns), **files})
+    elif not quiet:
+        typer.echo(f"{len(table):,} rows: {out}")
+        if samples:
+            typer.echo(
+                f"{samples} samples of each: {beside}\nOnce the truth is known: prerank diagnose "
+                f"--samples {beside} --observations OBSERVED.csv"
+            )
+
+
+def _levels(text: str) -> list[float]:
+    try:
+        levels = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} are no numbers", param_hint="--quantiles") from error
+    if not all(0 < level < 1 for level in levels) or len(set(levels)) < len(levels):
+        raise typer.BadParameter(
+            f"levels lie between 0 and 1, each once: {text!r}", param_hint="--quantiles"
+        )
+    return levels
+
+
+def _summary(
+    model: "MixtureRegressor", x: "pd.DataFrame", levels: list[float], quiet: bool
+) -> "pd.DataFrame":
+    """Columns `row`, then `TARGET_mean`, `TARGET_q05`, ... for each target."""
+    import pandas as pd
+
+    starts = range(0, len(x), _CHUNK_ROWS)
+    console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal or len(starts) == 1
+    parts = []
+    for start in track(starts, "predicting", console=console, transient=True, disable=hidden):
+        rows = x.iloc[start : start + _CHUNK_ROWS]
+        mean = model.predict(rows).reshape(len(rows), -1)
+        found = model.predict_quantiles(rows, levels).reshape(len(levels), len(rows), -1)
+        columns: dict[str, npt.NDArray[Any]] = {"row": np.arange(start, start + len(rows))}
+        for d, name in enumerate(model.target_names_):
+            columns[f"{name}_mean"] = mean[:, d]
+            for q, level in enumerate(levels):
+                columns[f"{name}_q{_percent(level)}"] = found[q, :, d]
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _percent(level: float) -> str:
+    """05 for .05, 97.5 for .975."""
+    whole, dot, rest = f"{100 * level:.10g}".partition(".")
+    return f"{whole:0>2}{dot}{rest}"
+
+
+def _write(table: "pd.DataFrame", file: Path, suffix: str) -> None:
+    if suffix == ".csv":
+        table.to_csv(file, index=False)
+    else:
+        table.to_parquet(file, index=False)

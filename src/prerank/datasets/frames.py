@@ -1,0 +1,216 @@
+"""Inputs and targets of one's own file as data frames, with every obstacle named."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from prerank.datasets.reading import read_columns
+from prerank.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["Frame", "read_frame", "read_inputs"]
+
+_SHOWN_NAMES = 12
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A file to learn from.
+
+    Attributes:
+        inputs: `(N, L)`: numbers, truth values and text.
+        targets: `(N, D)`: numbers.
+        dropped: rows that were left out because of missing values.
+    """
+
+    inputs: "pd.DataFrame"
+    targets: "pd.DataFrame"
+    dropped: int
+
+
+def read_frame(
+    path: str | os.PathLike[str],
+    targets: Sequence[str],
+    *,
+    inputs: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    drop_missing: bool = False,
+) -> Frame:
+    r"""Read inputs and targets from a CSV, ARFF or Parquet file.
+
+    Args:
+        path: of the file; its suffix tells the format.
+        targets: names of the target columns, in the order they shall have.
+        inputs: names of the input columns; all others by default.
+        ignore: columns that are neither.
+        drop_missing: leave out rows with missing values, instead of refusing them.
+
+    Raises:
+        InputError: the message begins with the path, names the column and says what to do.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "rivers.csv")
+        ...     _ = file.write_text("bed,depth,flow\nmud,1.5,3\nsand,2.5,\nmud,1.0,2\n")
+        ...     frame = read_frame(file, ["flow"], drop_missing=True)
+        >>> list(frame.inputs), len(frame.targets), frame.dropped
+        (['bed', 'depth'], 2, 1)
+    """
+    file = Path(path)
+    table = read_columns(file)
+    try:
+        return _frame(table, list(targets), inputs, list(ignore), drop_missing)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def read_inputs(path: str | os.PathLike[str], names: Sequence[str]) -> "pd.DataFrame":
+    """Read the named input columns; others are ignored, and missing values refused.
+
+    Args:
+        path: of a CSV, ARFF or Parquet file.
+        names: of the columns, in the order they shall have.
+    """
+    file = Path(path)
+    table = read_columns(file)
+    try:
+        _check_known(table, names, "inputs")
+        _check_rows(table)
+        frame = _pandas(table, list(names))
+        _refuse_missing(frame, "remove those rows, or fill them in")
+        _refuse_infinite(frame)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+    return frame
+
+
+def _frame(
+    table: "pa.Table",
+    targets: list[str],
+    inputs: Sequence[str] | None,
+    ignore: list[str],
+    drop_missing: bool,
+) -> Frame:
+    if not targets:
+        raise InputError("name at least one target column")
+    _check_known(table, targets, "targets")
+    _check_known(table, ignore, "ignored columns")
+    if inputs is None:
+        inputs = [name for name in table.column_names if name not in {*targets, *ignore}]
+    _check_known(table, inputs, "inputs")
+    both = sorted(set(targets) & {*inputs, *ignore})
+    if both:
+        raise InputError(f"{', '.join(both)}: a target cannot be an input, or ignored, as well")
+    if not inputs:
+        raise InputError("every column is a target or ignored: there is no input to learn from")
+    _check_rows(table)
+    names = [*inputs, *targets]
+    frame = _pandas(table, names)
+    for name in targets:
+        _refuse_text(table, name)
+    advice = "remove those rows, fill them in, or let --drop-missing leave them out"
+    dropped = 0
+    if drop_missing:
+        complete = frame.notna().all(axis=1)
+        dropped = int((~complete).sum())
+        if dropped == len(frame):
+            worst = frame.isna().sum().idxmax()
+            raise InputError(
+                f"no row is without a missing value: ignore columns such as {worst!r}, which is "
+                f"missing in {int(frame[worst].isna().sum())} of {len(frame)} rows"
+            )
+        frame = frame[complete].reset_index(drop=True)
+    else:
+        _refuse_missing(frame, advice)
+    _refuse_infinite(frame)
+    return Frame(frame[list(inputs)], frame[targets].astype(np.float64), dropped)
+
+
+def _pandas(table: "pa.Table", names: list[str]) -> "pd.DataFrame":
+    import pyarrow as pa
+
+    for name in names:
+        kind = table.schema.field(name).type
+        if pa.types.is_temporal(kind):
+            raise InputError(
+                f"column {name!r} holds dates or times: ignore it, or put numbers in its place, "
+                "such as the day of the year"
+            )
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+            raise InputError(f"column {name!r} holds {kind}: only numbers and text can be used")
+    frame: pd.DataFrame = table.select(names).to_pandas()
+    return frame
+
+
+def _check_rows(table: "pa.Table") -> None:
+    if table.num_rows == 0:
+        raise InputError("there are names of columns, and no row below them")
+
+
+def _check_known(table: "pa.Table", names: Sequence[str], what: str) -> None:
+    repeated = sorted({name for name in names if list(names).count(name) > 1})
+    if repeated:
+        raise InputError(f"{what} name {', '.join(repeated)} twice")
+    missing = [name for name in names if name not in table.column_names]
+    if not missing:
+        return
+    close = [get_close_matches(name, table.column_names, n=1) for name in missing]
+    hints = [f"{found[0]!r}" for found in close if found]
+    known = ", ".join(table.column_names[:_SHOWN_NAMES])
+    more = ", ..." if len(table.column_names) > _SHOWN_NAMES else ""
+    meant = f" Did you mean {', '.join(hints)}?" if hints else ""
+    raise InputError(
+        f"there is no column {', '.join(map(repr, missing))} for the {what}.{meant} "
+        f"The columns are {known}{more}"
+    )
+
+
+def _refuse_text(table: "pa.Table", name: str) -> None:
+    import pandas as pd
+    import pyarrow as pa
+
+    kind = table.schema.field(name).type
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if numeric or pa.types.is_boolean(kind):
+        return
+    if pa.types.is_null(kind):
+        raise InputError(f"target {name!r} has no value in any row")
+    values = table.column(name).to_pandas()
+    text = pd.to_numeric(values, errors="coerce").isna() & values.notna()
+    row = int(text.to_numpy().argmax())
+    raise InputError(
+        f"target {name!r} holds text: {values.iloc[row]!r} in row {row + 1}. Targets must be "
+        f"numbers in every row ({int(text.sum())} are not)"
+    )
+
+
+def _refuse_missing(frame: "pd.DataFrame", advice: str) -> None:
+    missing = frame.isna()
+    columns = [name for name in frame.columns if missing[name].any()]
+    if not columns:
+        return
+    told = [
+        f"{name!r} ({int(missing[name].sum())}, first in row {int(missing[name].argmax()) + 1})"
+        for name in columns[:_SHOWN_NAMES]
+    ]
+    more = f" and {len(columns) - _SHOWN_NAMES} more" if len(columns) > _SHOWN_NAMES else ""
+    raise InputError(f"missing values in {', '.join(told)}{more}: {advice}")
+
+
+def _refuse_infinite(frame: "pd.DataFrame") -> None:
+    for name in [name for name in frame.columns if frame[name].dtype.kind == "f"]:
+        wrong = np.isinf(frame[name].to_numpy())
+        if wrong.any():
+            raise InputError(
+                f"column {name!r} is infinite in {int(wrong.sum())} rows, first in row "
+                f"{int(wrong.argmax()) + 1}: remove or correct them"
+            )

@@ -1,0 +1,149 @@
+"""Calibration within groups of rows: seasons, sites, kinds of patients."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.distributions import Distribution
+
+from prerank.calibration import holm
+from prerank.diagnosis.findings import ALL, Diagnosis
+from prerank.diagnosis.judgement import judge
+from prerank.diagnosis.measurement import measure
+from prerank.errors import InputError, ShapeError
+from prerank.preranks import PreRankLike
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["GroupedDiagnosis", "diagnose_by"]
+
+_MOST_GROUPS = 1000
+
+
+@dataclass(frozen=True)
+class GroupedDiagnosis:
+    """What `diagnose_by` found.
+
+    Attributes:
+        overall: of all rows.
+        groups: of the rows of each group, by its name; `p_holm` is corrected over all pre-ranks of
+            all groups.
+    """
+
+    overall: Diagnosis
+    groups: dict[str, Diagnosis]
+
+    @cached_property
+    def table(self) -> "pd.DataFrame":
+        """The tables of the groups, with a first column `group` and a second `n`, their rows."""
+        import pandas as pd
+
+        parts = []
+        for name, found in self.groups.items():
+            part = found.table.copy()
+            part.insert(0, "group", name)
+            part.insert(1, "n", found.n)
+            parts.append(part)
+        return pd.concat(parts, ignore_index=True)
+
+
+def diagnose_by(
+    dist: Distribution,
+    y: object,
+    groups: object,
+    *,
+    preranks: PreRankLike | None = None,
+    n_samples: int = 100,
+    scale: object = None,
+    levels: int = 100,
+    n_null: int = 2000,
+    generator: torch.Generator | int | None = None,
+) -> GroupedDiagnosis:
+    """Measure calibration within groups of rows, and over all of them.
+
+    A predictor can be right over all rows and wrong in each group, in opposite ways. The PITs are
+    computed once; groups share nothing else.
+
+    Args:
+        dist: `batch_shape (N,)`, `event_shape (D,)`.
+        y: observations `(N, D)`.
+        groups: name of each row's group, `(N,)`.
+        preranks: as for `diagnose`, like the other arguments.
+        n_samples: draws per row.
+        scale: divisors of the targets.
+        levels: number of levels of the PCE.
+        n_null: replicates for the mean over several components.
+        generator: a generator or seed.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> season = ["summer", "winter"] * 200
+        >>> bias = torch.tensor([[0.5], [-0.5]]).repeat(200, 2)
+        >>> y = bias + torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
+        >>> dist = MultivariateNormal(torch.zeros(400, 2), torch.eye(2))
+        >>> found = diagnose_by(dist, y, season, preranks="marginal", generator=0)
+        >>> {name: one.verdict().headline[:45] for name, one in found.groups.items()}
+        {'summer': 'Miscalibrated: observed values higher than pr', \
+'winter': 'Miscalibrated: observed values lower than pre'}
+    """
+    measured = measure(
+        dist, y, preranks=preranks, n_samples=n_samples, scale=scale, generator=generator
+    )
+    if len(dist.batch_shape) != 1:
+        raise ShapeError(
+            f"groups are of the rows of one predictor, of batch_shape (N,): got "
+            f"{tuple(dist.batch_shape)}"
+        )
+    rows = _rows(groups, dist.batch_shape[0])
+    options = {"levels": levels, "n_null": n_null}
+    found = {name: judge(measured.of_rows(at), **options) for name, at in rows.items()}
+    return GroupedDiagnosis(judge(measured, **options), _corrected(found))
+
+
+def _rows(groups: object, n: int) -> dict[str, torch.Tensor]:
+    """Numbers of the rows of each group, in the order of their first appearance."""
+    import pandas as pd
+
+    values = np.asarray(groups if not isinstance(groups, Sequence) else list(groups), dtype=object)
+    if values.shape != (n,):
+        raise ShapeError(f"groups has shape {values.shape}, but there are {n} rows")
+    if pd.isna(values).any():
+        raise InputError("groups has missing values: name the group of every row")
+    names = [str(value) for value in values]
+    members: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        members.setdefault(name, []).append(row)
+    if len(members) > _MOST_GROUPS:
+        raise InputError(
+            f"groups has {len(members)} different names for {n} rows: group them more coarsely "
+            f"({_MOST_GROUPS} at most)"
+        )
+    return {name: torch.tensor(at) for name, at in members.items()}
+
+
+def _corrected(found: dict[str, Diagnosis]) -> dict[str, Diagnosis]:
+    """Correct the p-values of whole pre-ranks over all groups."""
+    places = [
+        (name, k)
+        for name, one in found.items()
+        for k, finding in enumerate(one.findings)
+        if finding.component == ALL
+    ]
+    values = holm([found[name].findings[k].p_value for name, k in places])
+    corrected = dict(zip(places, values, strict=True))
+    return {
+        name: replace(
+            one,
+            findings=tuple(
+                replace(finding, p_holm=float(corrected[name, k]))
+                if (name, k) in corrected
+                else finding
+                for k, finding in enumerate(one.findings)
+            ),
+        )
+        for name, one in found.items()
+    }

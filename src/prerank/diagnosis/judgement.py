@@ -1,0 +1,140 @@
+"""From PITs to findings: errors, floors and p-values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor
+
+from prerank.calibration import component_null, holm, null_pce, p_value, pce, pce_floor
+from prerank.diagnosis.findings import ALL, WEIGHTED, Diagnosis, Finding
+from prerank.pits import ProjectedPIT
+
+__all__ = ["Measurement", "judge"]
+
+_POWERLESS_TIES = 0.9
+_BLUNT = 0.05
+_BLUNT_NOTE = "n_null is too small to reject at 5 % after Holm's correction"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """PITs of every pre-rank, not yet judged.
+
+    Attributes:
+        results: PITs, and stand-ins for their null law, of each pre-rank.
+        targets: names.
+        skipped: label and reason of each pre-rank that does not apply.
+        remarks: what else was noticed.
+        null_seed: of the replicates.
+    """
+
+    results: tuple[ProjectedPIT, ...]
+    targets: tuple[str, ...]
+    skipped: dict[str, str]
+    remarks: tuple[str, ...]
+    null_seed: int
+
+    def of_rows(self, rows: Tensor) -> "Measurement":
+        """Some of the rows, by their numbers; the share of ties stays that of all."""
+
+        def part(result: ProjectedPIT) -> ProjectedPIT:
+            at = rows.to(result.z.device)
+            stand_ins = result.stand_ins
+            return replace(
+                result,
+                z=result.z[..., at, :],
+                stand_ins=None if stand_ins is None else stand_ins[..., at, :],
+            )
+
+        return replace(self, results=tuple(part(result) for result in self.results))
+
+
+def judge(measured: Measurement, *, levels: int, n_null: int) -> Diagnosis:
+    """Measure errors, and their evidence.
+
+    Args:
+        measured: the PITs.
+        levels: number of levels of the PCE.
+        n_null: replicates for the mean over several components.
+    """
+    results = measured.results
+    findings: list[Finding] = []
+    for model in range(results[0].z.shape[:-2].numel()):
+        # The same choices for every model of a stack, as if each had been diagnosed alone.
+        groups = [
+            _judge(
+                _member(result, model), model, measured.targets, levels, n_null, measured.null_seed
+            )
+            for result in results
+        ]
+        corrected = holm([overall.p_value for overall, *_ in groups])
+        for (overall, *components), value in zip(groups, corrected, strict=True):
+            blunt = bool(components) and len(results) / (n_null + 1) > _BLUNT
+            note = "; ".join(filter(None, [overall.note, _BLUNT_NOTE if blunt else ""]))
+            findings += [replace(overall, p_holm=float(value), note=note), *components]
+    pits = {result.prerank.label: result.z for result in results}
+    return Diagnosis(tuple(findings), pits, measured.skipped, levels, measured.remarks)
+
+
+def _member(result: ProjectedPIT, model: int) -> ProjectedPIT:
+    """One predictor of a stack."""
+    z = result.z.reshape(-1, *result.z.shape[-2:])[model]
+    ties = result.ties.reshape(-1, result.ties.shape[-1])[model]
+    stand_ins = result.stand_ins
+    if stand_ins is not None:
+        stand_ins = stand_ins.reshape(stand_ins.shape[0], -1, *stand_ins.shape[-2:])[:, model]
+    return ProjectedPIT(result.prerank, z, result.method, ties, stand_ins)
+
+
+def _judge(
+    result: ProjectedPIT,
+    model: int,
+    targets: Sequence[str],
+    levels: int,
+    n_null: int,
+    null_seed: int,
+) -> list[Finding]:
+    """The finding for a pre-rank, then those for its components where there are several."""
+    n, components = result.z.shape
+    floor = pce_floor(n, levels=levels)
+    errors = pce(result.z.double(), levels=levels)
+    testable = result.method != WEIGHTED
+    null = null_pce(n, levels=levels)
+    p_values = [p_value(float(e), null) if testable else np.nan for e in errors]
+    overall = p_values[0]
+    if result.stand_ins is not None:
+        replicates = component_null(
+            result.z, result.stand_ins, levels=levels, n_null=n_null, generator=null_seed
+        )
+        overall = p_value(float(errors.mean()), replicates.cpu().numpy())
+
+    def finding(component: str, error: Tensor, p: float, ties: Tensor) -> Finding:
+        return Finding(
+            model=model,
+            prerank=result.prerank.label,
+            component=component,
+            pce=float(error),
+            floor=floor,
+            excess=float(error) - floor,
+            p_value=p,
+            p_holm=np.nan,
+            ties=float(ties),
+            method=result.method,
+            note=_note(float(ties), testable),
+        )
+
+    findings = [finding(ALL, errors.mean(), overall, result.ties.mean())]
+    if components > 1:
+        names = result.prerank.component_names(targets, components)
+        findings += [
+            finding(name, errors[j], p_values[j], result.ties[j]) for j, name in enumerate(names)
+        ]
+    return findings
+
+
+def _note(ties: float, testable: bool) -> str:
+    notes = [] if testable else ["weighted samples: no p-value"]
+    if ties >= _POWERLESS_TIES:
+        notes.append(f"no power: {ties:.0%} of the samples tie with the observation")
+    return "; ".join(notes)

@@ -1,0 +1,183 @@
+"""The page of a diagnosis: verdict, table, pictures, settings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from prerank.calibration import default_bins, histogram_band, pit_histogram
+from prerank.diagnosis.findings import ALL, Diagnosis
+from prerank.diagnosis.groups import GroupedDiagnosis
+from prerank.report import (
+    CornerDisplay,
+    PITHistogramDisplay,
+    ReliabilityGrid,
+    SelectionDisplay,
+)
+from prerank.report.explanations import explanation_of
+from prerank.report.pages import Illustration, Page, Section
+from prerank.storage import versions
+from prerank.training import Selection
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["LEGEND", "diagnosis_page"]
+
+LEGEND = {
+    "pce": "mean distance of the PITs' distribution from uniform",
+    "floor": "what a perfect predictor scores on average with as many rows",
+    "excess": "pce - floor",
+    "p_value": "how often a perfect predictor would have as large an error",
+    "p_holm": "the same, corrected for looking at several pre-ranks; small is evidence",
+    "ties": "share of the samples that tie with the observation",
+    "method": "closed form, or ranks among samples",
+}
+_SHOWN_COMPONENTS = 16
+
+
+def diagnosis_page(
+    found: Diagnosis | GroupedDiagnosis,
+    *,
+    title: str = "Calibration report",
+    before: Diagnosis | None = None,
+    selection: Selection | None = None,
+    examples: Sequence[CornerDisplay] = (),
+    settings: Mapping[str, str] | None = None,
+) -> Page:
+    """Put together what `Diagnosis.to_html` writes.
+
+    Args:
+        found: of one predictor; with groups, each gets a row of a table, and its own verdict.
+        title: of the page.
+        before: of the same rows and pre-ranks, by the predictor without a penalty.
+        selection: how the strength was chosen.
+        examples: single predictions with their observations.
+        settings: what else to state at the end, beside numbers of rows and versions.
+    """
+    groups = found.groups if isinstance(found, GroupedDiagnosis) else {}
+    whole = found.overall if isinstance(found, GroupedDiagnosis) else found
+    verdict = whole.verdict()
+    wrong = {name: one for name, one in groups.items() if one.verdict().mood == "bad"}
+    points, mood = verdict.points, verdict.mood
+    if groups:
+        told = f"Within groups: {len(wrong)} of {len(groups)} are miscalibrated."
+        points = (told, *points)
+        mood = "bad" if wrong else mood
+    return Page(
+        title=title,
+        headline=verdict.headline,
+        mood=mood,
+        points=points,
+        advice=verdict.advice,
+        sections=tuple(_sections(whole, before, found, selection, examples)),
+        settings={"rows": f"{whole.n:,}", **(settings or {}), **versions()},
+    )
+
+
+def _sections(
+    whole: Diagnosis,
+    before: Diagnosis | None,
+    found: Diagnosis | GroupedDiagnosis,
+    selection: Selection | None,
+    examples: Sequence[CornerDisplay],
+) -> Iterator[Section]:
+    skipped = tuple(f"Skipped {label}: {reason}" for label, reason in whole.skipped.items())
+    yield Section("Errors and evidence", skipped, whole.table, LEGEND)
+    if before is not None:
+        yield _comparison(before, whole)
+    if isinstance(found, GroupedDiagnosis):
+        yield _by_group(found)
+    yield _reliability(whole, before)
+    yield _histograms(whole)
+    if selection is not None:
+        display = SelectionDisplay(selection)
+        yield Section(
+            "Selection of the strength",
+            table=selection.table,
+            illustrations=(_drawn(display, "Strengths that were tried", (6, 4)),),
+        )
+    if examples:
+        shown = tuple(_drawn(one, f"Example {k + 1}", one.size) for k, one in enumerate(examples))
+        yield Section("Single predictions", illustrations=shown)
+    yield _words(whole)
+
+
+def _comparison(before: Diagnosis, after: Diagnosis) -> Section:
+    columns = ["prerank", "excess", "p_holm"]
+    pair = [_overall(one.table)[columns] for one in (before, after)]
+    table = pair[0].merge(pair[1], on="prerank", suffixes=("_before", "_after"))
+    table = table.rename(columns={"excess_before": "before", "excess_after": "after"})
+    table = table[["prerank", "before", "after", "p_holm_before", "p_holm_after"]]
+    legend = {
+        "before": "excess of the same network without the penalty, on the same rows",
+        "after": "excess with it",
+    }
+    return Section("Before and after the penalty", table=table, legend=legend)
+
+
+def _overall(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The rows of whole pre-ranks."""
+    return table[table.component == ALL]
+
+
+def _by_group(found: GroupedDiagnosis) -> Section:
+    table = _overall(found.table)
+    columns = ["group", "n", "prerank", "pce", "floor", "excess", "p_holm"]
+    told = tuple(f"{name}: {one.verdict().headline}" for name, one in found.groups.items())
+    legend = {**LEGEND, "p_holm": "corrected over all pre-ranks of all groups"}
+    return Section("Within groups", told, table[columns], legend)
+
+
+def _reliability(whole: Diagnosis, before: Diagnosis | None) -> Section:
+    rows = {"": whole.displays()}
+    if before is not None:
+        rows = {"before": before.displays(), "after": whole.displays()}
+    grid = ReliabilityGrid(rows)
+    figure = _figure(grid.size)
+    grid.plot(figure)
+    captions = " ".join(display.caption for display in whole.displays())
+    title = "Share of PITs up to each level; the diagonal is right, the band is chance"
+    return Section("Reliability", illustrations=(Illustration(figure, captions, title),))
+
+
+def _histograms(whole: Diagnosis) -> Section:
+    shown = []
+    bins = default_bins(whole.n)
+    for display in whole.displays():
+        z = whole.pits[display.label]
+        z = z.reshape(-1, *z.shape[-2:])[0]
+        names = display.names[:_SHOWN_COMPONENTS]
+        histogram = PITHistogramDisplay(
+            pit_histogram(z[:, : len(names)], bins=bins),
+            histogram_band(whole.n, bins) if display.band is not None else None,
+            label=display.label,
+            names=names,
+        )
+        shown.append(_drawn(histogram, display.label, histogram.size))
+    return Section("PIT histograms", illustrations=tuple(shown))
+
+
+def _words(whole: Diagnosis) -> Section:
+    told = tuple(
+        f"{label}: {explanation_of(label).question} {explanation_of(label).formula}. "
+        f"Blind to {explanation_of(label).blind}."
+        for label in whole.pits
+    )
+    return Section("What the pre-ranks ask", told)
+
+
+def _drawn(
+    display: PITHistogramDisplay | SelectionDisplay | CornerDisplay,
+    title: str,
+    size: tuple[float, float],
+) -> Illustration:
+    """A display on a figure that belongs to no window."""
+    figure = _figure(size)
+    display.plot(figure.subplots())
+    return Illustration(figure, display.caption, title)
+
+
+def _figure(size: tuple[float, float]) -> "Figure":
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained")

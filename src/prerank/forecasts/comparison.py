@@ -1,0 +1,158 @@
+"""Values that are the same though two files write them differently."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from prerank.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["comparable", "decoded", "factorise", "is_number", "ranked"]
+
+
+def comparable(
+    left: "pa.ChunkedArray", right: "pa.ChunkedArray"
+) -> tuple["pa.ChunkedArray", "pa.ChunkedArray"]:
+    """Give two columns one type in which equal things have equal values.
+
+    Numbers of different precision are compared in the lower one: 0.1 in float32 is 0.1. Text that
+    reads as numbers or dates equals those; otherwise, numbers become text.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> days = pa.chunked_array([["2024-05-01"]])
+        >>> left, right = comparable(days, days.cast(pa.date32()))
+        >>> left.equals(right)
+        True
+    """
+    left, right = decoded(left), decoded(right)
+    if left.type == right.type:
+        return left, right
+    for goal in _common_types(left.type, right.type):
+        results = _cast(left, goal), _cast(right, goal)
+        if results[0] is not None and results[1] is not None:
+            return results[0], results[1]
+    raise InputError(
+        f"it holds {right.type}, such as {right[0].as_py()}, here and {left.type}, such as "
+        f"{left[0].as_py()}, there: write both alike"
+    )
+
+
+def factorise(columns: "Sequence[pa.ChunkedArray]") -> npt.NDArray[np.int64]:
+    """Number the rows so that those get the same number that agree in all columns.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> factorise([pa.chunked_array([["a", "b", "a"]]), pa.chunked_array([[1, 1, 2]])])
+        array([0, 1, 2])
+    """
+    import pandas as pd
+
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        part = _codes(column)
+        codes, _ = pd.factorize(codes * (part.max(initial=0) + 1) + part)
+    return codes
+
+
+def ranked(column: "pa.ChunkedArray") -> npt.NDArray[np.int64]:
+    """Number the rows so that the order of the numbers is that of the values.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> ranked(pa.chunked_array([["m2", "m1", "m2"]]))
+        array([1, 0, 1])
+    """
+    import pyarrow.compute as pc
+
+    encoded = decoded(column).combine_chunks().dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places[encoded.indices.to_numpy()]
+
+
+def _codes(column: "pa.ChunkedArray") -> npt.NDArray[np.int64]:
+    import pandas as pd
+    import pyarrow as pa
+
+    column = decoded(column)
+    if pa.types.is_floating(column.type):  # pandas knows that -0 is 0
+        return pd.factorize(column.cast(pa.float64()).to_numpy(), use_na_sentinel=False)[0]
+    try:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    except pa.ArrowNotImplementedError:  # lists and the like, which are no keys
+        texts = pa.array([str(value) for value in column.to_pylist()])
+        encoded = texts.dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64)
+
+
+def _cast(column: "pa.ChunkedArray", goal: "pa.DataType") -> "pa.ChunkedArray | None":
+    """A column in another type, or None where a value has no place in it."""
+    import pyarrow as pa
+
+    types = pa.types
+    rounds = is_number(column.type) or types.is_timestamp(column.type)
+    if types.is_timestamp(column.type) and column.type.tz and types.is_timestamp(goal):
+        goal_zoned = pa.timestamp(goal.unit, column.type.tz)  # then as UTC, which is kept inside
+        return column.cast(goal_zoned, safe=False).cast(pa.int64()).cast(goal)
+    try:
+        return column.cast(goal, safe=not rounds)
+    except pa.ArrowException:
+        return None
+
+
+def _common_types(left: "pa.DataType", right: "pa.DataType") -> "list[pa.DataType]":
+    """The types to try for a comparison, best first."""
+    import pyarrow as pa
+
+    types = pa.types
+    kinds = (left, right)
+    if all(types.is_integer(kind) for kind in kinds):
+        return [pa.int64()]
+    if all(types.is_floating(kind) for kind in kinds):
+        return [min(kinds, key=lambda kind: int(kind.bit_width))]
+    families = {_family(kind) for kind in kinds}
+    if families <= {"number", "truth"}:
+        return [pa.float64()]
+    if families <= {"number", "truth", "text"}:
+        return [pa.float64(), pa.large_string()] if "number" in families else [pa.large_string()]
+    if families <= {"date", "text"}:
+        return [pa.timestamp("us"), pa.timestamp("us", "UTC")]
+    return {"duration": [pa.duration("us")], "time": [pa.time64("us")]}.get("".join(families), [])
+
+
+def _family(kind: "pa.DataType") -> str:
+    import pyarrow as pa
+
+    types = pa.types
+    tests = {
+        "number": is_number,
+        "truth": types.is_boolean,
+        "date": lambda kind: types.is_timestamp(kind) or types.is_date(kind),
+        "duration": types.is_duration,
+        "time": types.is_time,
+        "text": lambda kind: (
+            types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+        ),
+    }
+    return next((name for name, test in tests.items() if test(kind)), str(kind))
+
+
+def is_number(kind: "pa.DataType") -> bool:
+    """Whether a type is one of numbers; truth values and dates are none."""
+    import pyarrow as pa
+
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def decoded(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+    """A column without the dictionary that may stand before its values."""
+    import pyarrow as pa
+
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -1,0 +1,237 @@
+"""Reading forecasts made elsewhere, and what was observed, from files of several formats."""
+
+import os
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from prerank.datasets.reading import read_columns
+from prerank.errors import InputError
+from prerank.forecasts.arrays import array_names, array_observations, match_array, read_arrays
+from prerank.forecasts.comparison import factorise
+from prerank.forecasts.frames import Frame
+from prerank.forecasts.netcdf import (
+    dataset_observations,
+    dataset_targets,
+    match_dataset,
+    read_dataset,
+)
+from prerank.forecasts.records import Choices, Forecasts, Matched
+from prerank.forecasts.tables import match_table, offered_targets
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["read_forecasts"]
+
+_TABLES = (".csv", ".tsv", ".txt", ".data", ".arff", ".parquet", ".pq")
+_ARRAYS, _NETCDF = (".npy", ".npz"), (".nc", ".nc4", ".netcdf")
+_INDEX = re.compile(r"(Unnamed: \d+|__index_level_\d+__)?")  # row numbers that pandas wrote along
+
+Content: TypeAlias = "Frame | dict[str, npt.NDArray[Any]] | xr.Dataset"
+
+
+def read_forecasts(
+    samples: str | os.PathLike[str],
+    observations: str | os.PathLike[str] | None,
+    *,
+    targets: str | Sequence[str] | None = None,
+    key: str | Sequence[str] | None = None,
+    sample: str | None = None,
+    sample_axis: int | None = None,
+    by: str | None = None,
+) -> Forecasts:
+    r"""Read samples of forecasts and what was observed, and put them side by side.
+
+    Samples and observations may be of different formats; suffixes tell:
+
+    - Tables (CSV, ARFF, Parquet). *Long* ones have a row for each forecast and sample, with a
+      column `sample`, `member`, `realization`, `number`, `draw` or `ensemble` and one for each
+      target. *Wide* ones have a row for each forecast, with columns `rain_0`, `rain_1`, ... (or
+      `rain.0`, `rain-0`, `rain 0`, `rain[0]`) for a target `rain`.
+    - Arrays (`.npy`, `.npz`): `(S, N, D)`, or `(S, N)` for a single target. An .npz file names
+      them `samples` and `observations`; it may name the targets in an array `targets`, the axis
+      of the samples in `sample_axis`, and hold a key such as `day` in an array `key_day`.
+    - netCDF (`.nc`): variables are targets, one dimension has one of the names above, and the
+      others span the rows. Needs `pip install 'prerank[adapters]'`.
+
+    Forecasts find their observations by the columns or coordinates that both files have; else by a
+    column `row` of the samples, which counts the rows of the observations from 0; else by their
+    order, unless the table is long. What has no counterpart is left out, with a remark.
+
+    Args:
+        samples: path of the samples.
+        observations: path of the observations; None where they are in the file of the samples.
+        targets: names of the targets; by default all numeric columns of the observations for
+            which there are samples.
+        key: names of the columns that identify a forecast; by default those that both files have
+            and that are nothing else.
+        sample: the column or dimension that numbers the samples, if it has another name.
+        sample_axis: the axis of the samples in an array; by default the first that fits.
+        by: a column whose values, as text, are the groups of the rows.
+
+    Raises:
+        InputError: when a file cannot be read or used; the message begins with its path.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file, truth = Path(folder, "samples.csv"), Path(folder, "observations.csv")
+        ...     _ = file.write_text("day,rain_0,rain_1\n2,0.5,0.7\n1,0.1,0.2\n")
+        ...     _ = truth.write_text("day,rain\n1,0.3\n2,0.6\n3,0.4\n")
+        ...     forecasts = read_forecasts(file, truth)
+        >>> forecasts.samples[..., 0]
+        array([[0.1, 0.5],
+               [0.2, 0.7]])
+        >>> forecasts.remarks[1]
+        '1 of 3 rows of the observations have no forecast and were left out'
+    """
+    source = Path(samples)
+    truth = source if observations is None else Path(observations)
+    choices = Choices(_names(targets, "targets"), _names(key, "key"), sample, sample_axis, by)
+    predicted = _read(source)
+    _check_choices(source, predicted, choices)
+    if truth == source or (truth.exists() and truth.samefile(source)):
+        frame = _own_observations(source, predicted, choices)
+    else:
+        frame = _observations(truth, _read(truth), _offered(predicted, choices), choices)
+    if isinstance(predicted, Frame):
+        matched = match_table(predicted, frame, choices)
+    elif isinstance(predicted, dict):
+        matched = match_array(source, predicted, frame, choices)
+    else:
+        matched = match_dataset(source, predicted, frame, choices)
+    _check_samples(source, matched)
+    values = _observed_values(frame, matched)
+    groups = None if by is None else _groups(frame, matched, by)
+    return Forecasts(matched.values, values, matched.targets, groups, matched.remarks)
+
+
+def _read(path: Path) -> Content:
+    """What a file holds: columns, arrays or a dataset, as its suffix says."""
+    suffix = path.suffix.lower()
+    if suffix not in _TABLES + _ARRAYS + _NETCDF:
+        raise InputError(
+            f"{path}: a file that ends in {suffix!r} cannot be read: known are "
+            f"{', '.join(_TABLES + _ARRAYS + _NETCDF)}"
+        )
+    try:
+        with path.open("rb") as file:
+            empty = not file.read(1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if empty:
+        raise InputError(f"{path}: the file is empty")
+    if suffix in _ARRAYS:
+        return read_arrays(path)
+    if suffix in _NETCDF:
+        return read_dataset(path)
+    table = read_columns(path)
+    if table.num_rows == 0:
+        raise InputError(f"{path}: the table has no rows")
+    names = [name for name in table.column_names if not _INDEX.fullmatch(name)]
+    return Frame(path, table.num_rows, {name: table[name] for name in names})
+
+
+def _own_observations(path: Path, content: Content, choices: Choices) -> Frame:
+    """Observations that stand in the file of the samples."""
+    if isinstance(content, Frame):
+        return content
+    if isinstance(content, dict) and "observations" in content:
+        return array_observations(path, content, choices.targets)
+    raise InputError(
+        f"{path}: there are no observations beside the samples: an .npz file can hold them in an "
+        "array 'observations', a wide table in columns of their own; or name another file"
+    )
+
+
+def _observations(
+    path: Path, content: Content, offered: Collection[str], choices: Choices
+) -> Frame:
+    """Observations as columns; those without names take the ones that the samples offer."""
+    if isinstance(content, Frame):
+        return content
+    if isinstance(content, dict):
+        return array_observations(path, content, choices.targets or tuple(offered) or None)
+    known = dataset_targets(content)
+    names = choices.targets or tuple(name for name in known if name in offered) or known
+    if not names:
+        raise InputError(f"{path}: there is no variable with numbers for a target")
+    return dataset_observations(path, content, names)
+
+
+def _offered(content: Content, choices: Choices) -> tuple[str, ...]:
+    """Names that the file of samples has for its targets; none where it has no names."""
+    if isinstance(content, Frame):
+        return offered_targets(content, choices)
+    if isinstance(content, dict):
+        return array_names(content) or ()
+    return dataset_targets(content)
+
+
+def _check_choices(path: Path, content: Content, choices: Choices) -> None:
+    """Refuse what says nothing about a file of this format."""
+    if choices.sample_axis is not None and not isinstance(content, dict):
+        raise InputError(f"{path}: sample_axis is for arrays: use sample for tables and netCDF")
+    if choices.sample is not None and isinstance(content, dict):
+        raise InputError(f"{path}: sample is for tables and netCDF: use sample_axis for arrays")
+
+
+def _check_samples(path: Path, matched: Matched) -> None:
+    values = matched.values
+    if len(values) < 2:
+        raise InputError(f"{path}: {len(values)} sample for each forecast, where 2 are needed")
+    bad = ~np.isfinite(values)
+    if bad.any():
+        s, n, d = (int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
+        raise InputError(
+            f"{path}: {int(bad.sum())} of {bad.size} values are missing, NaN or infinite, the "
+            f"first in {matched.place(s, n, d)}: remove those forecasts, or mend them"
+        )
+
+
+def _observed_values(frame: Frame, matched: Matched) -> npt.NDArray[np.float64]:
+    """Observations of the forecasts, `(N, D)`."""
+    columns = [frame.numbers(name, " for a target")[matched.rows] for name in matched.targets]
+    values = np.stack(columns, axis=-1)
+    bad = ~np.isfinite(values)
+    if bad.any():
+        rows = np.any(bad, axis=1)
+        n = int(rows.argmax())
+        where = frame.described(tuple(frame.dims), int(matched.rows[n]))
+        raise InputError(
+            f"{frame.path}: {int(rows.sum())} of {len(rows)} observations are missing, NaN or "
+            f"infinite, the first in column {matched.targets[int(bad[n].argmax())]!r}, {where}: "
+            "remove those rows first"
+        )
+    return values
+
+
+def _groups(frame: Frame, matched: Matched, by: str) -> tuple[str, ...]:
+    """The group of each row: from the observations, or else from the samples."""
+    source = matched.source
+    if by in frame.columns or by not in source.columns:
+        return frame.text(by, matched.rows)
+    origins = matched.origins.reshape(len(matched.rows), -1)  # (N, S) for a long table
+    codes = factorise([source.columns[by]])[origins]
+    mixed = (codes != codes[:, :1]).any(axis=1)
+    if mixed.any():
+        first = int(origins[int(mixed.argmax()), 0])
+        raise InputError(
+            f"{source.path}: column {by!r} for the groups differs among the samples of a forecast, "
+            f"that of data row {first + 1}: groups are groups of forecasts"
+        )
+    return source.text(by, origins[:, 0])
+
+
+def _names(value: str | Sequence[str] | None, what: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = (value,) if isinstance(value, str) else tuple(value)
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"{what} must be different names, at least one, got {names}")
+    return names

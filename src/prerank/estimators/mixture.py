@@ -97,7 +97,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         hidden: Sequence[int] = (100, 100),
         scale_floor: float = 1e-3,
         preranks: PreRankLike = "marginal+hdr",
-        strength: float | str = 100.0,
+        strength: float | str = 10.0,
         budget: float = 0.10,
         max_epochs: int = 1000,
         patience: int = 15,

@@ -23,10 +23,13 @@ FAULTS = {
     "too narrow": (normal(0.4 * CORRELATED), "predictions too narrow in every target"),
     "too wide": (normal(3 * CORRELATED), "predictions too wide in every target"),
     "biased": (normal(CORRELATED, (0.5, 0.0, 0.0)), "observed values lower than predicted in y0"),
-    "independent": (normal(torch.eye(3)), "dependence between them is wrong: they move together m"),
+    "independent": (
+        normal(torch.eye(3)),
+        "wrong dependence; each target is right on its own, but they move together more",
+    ),
     "too dependent": (
         normal(0.1 * torch.eye(3) + 0.9),
-        "dependence between them is wrong: they move together less",
+        "wrong dependence; each target is right on its own, but they move together less",
     ),
 }
 
@@ -75,7 +78,7 @@ def test_weighted_samples_have_no_verdict():
 def test_a_single_target_has_no_dependence():
     found = [Evidence("marginal", 0.08, 0.01, 0.001, ("rain",), (NARROW,))]
     headline = reach_verdict(found, n=500).headline
-    assert headline.startswith("Miscalibrated: predictions too narrow (")
+    assert headline == "Strongly miscalibrated: predictions too narrow."
 
 
 def test_targets_that_are_wrong_by_a_little_each():
@@ -103,7 +106,7 @@ def test_without_the_margins_nothing_is_said_of_them():
 
 def test_a_small_error_is_called_small():
     found = [Evidence("marginal", 0.006, 0.002, 0.001, ("rain",), (NARROW,))]
-    assert "small" in reach_verdict(found, n=50_000).headline
+    assert reach_verdict(found, n=50_000).headline.startswith("Slightly")
 
 
 def test_ties_become_advice():

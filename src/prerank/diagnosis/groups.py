@@ -86,9 +86,10 @@ def diagnose_by(
         >>> y = bias + torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
         >>> dist = MultivariateNormal(torch.zeros(400, 2), torch.eye(2))
         >>> found = diagnose_by(dist, y, season, preranks="marginal", generator=0)
-        >>> {name: one.verdict().headline[:45] for name, one in found.groups.items()}
-        {'summer': 'Miscalibrated: observed values higher than pr', \
-'winter': 'Miscalibrated: observed values lower than pre'}
+        >>> for name, one in found.groups.items():
+        ...     print(name, one.verdict().headline)
+        summer Strongly miscalibrated: observed values higher than predicted in every target.
+        winter Strongly miscalibrated: observed values lower than predicted in every target.
     """
     measured = measure(
         dist, y, preranks=preranks, n_samples=n_samples, scale=scale, generator=generator

@@ -82,7 +82,8 @@ def _sections(
     examples: Sequence[CornerDisplay],
 ) -> Iterator[Section]:
     skipped = tuple(f"Skipped {label}: {reason}" for label, reason in whole.skipped.items())
-    yield Section("Errors and evidence", skipped, whole.table, LEGEND)
+    table = whole.table.drop(columns=[] if whole.table.note.any() else ["note"])
+    yield Section("Errors and evidence", skipped, table, LEGEND)
     if before is not None:
         yield _comparison(before, whole)
     if isinstance(found, GroupedDiagnosis):
@@ -153,7 +154,7 @@ def _histograms(whole: Diagnosis) -> Section:
             label=display.label,
             names=names,
         )
-        shown.append(_drawn(histogram, display.label, histogram.size))
+        shown.append(_drawn(histogram, "", histogram.size))
     return Section("PIT histograms", illustrations=tuple(shown))
 
 

@@ -14,7 +14,7 @@ __all__ = ["Evidence", "Mood", "Verdict", "reach_verdict"]
 Mood = Literal["good", "bad", "unclear"]
 
 _DENSITY = ("hdr", "energy_score", "band_depth")
-_SMALL, _LARGE = 0.01, 0.03  # excess in words; a bias of a tenth of the spread makes .03
+_SMALL, _LARGE = 0.01, 0.03  # excess in words: a bias of a tenth of the spread makes .03
 _BLUNT = 0.05  # an excess that should not go unseen
 _TOGETHER = {"location": "spread", "average_rank": "spread", "copula": "spread", "scale": "shift"}
 _ADVICE = {
@@ -102,7 +102,7 @@ def reach_verdict(
         >>> narrow, fine = DeviationShape(True, 0, 1), DeviationShape(False, 0, 0)
         >>> found = [Evidence("marginal", 0.08, 0.01, 0.0002, ("rain", "wind"), (narrow, fine))]
         >>> reach_verdict(found, n=900).headline
-        'Miscalibrated: predictions too narrow in rain (error .070 above the floor, large).'
+        'Strongly miscalibrated: predictions too narrow in rain.'
     """
     tested = [one for one in evidence if not math.isnan(one.p_holm)]
     failing = [one for one in tested if one.p_holm < significance]
@@ -114,11 +114,7 @@ def reach_verdict(
         return _acquittal(tested, n, remarks, significance)
     worst = max(failing, key=lambda one: one.pce - one.floor)
     fault, kinds = _fault(tested, failing)
-    excess = worst.pce - worst.floor
-    where = "" if worst.kind == "marginal" or len(tested) == 1 else f" in {worst.label}"
-    headline = (
-        f"Miscalibrated: {fault} (error {_number(excess)} above the floor{where}, {_word(excess)})."
-    )
+    headline = f"{_degree(worst.pce - worst.floor)} miscalibrated: {fault}."
     points = [
         f"{one.label} fails: {_size(one)}, p {_p(one.p_holm)}; {_words(one)}."
         for one in sorted(failing, key=lambda one: one.floor - one.pce)
@@ -144,12 +140,13 @@ def _fault(tested: Sequence[Evidence], failing: Sequence[Evidence]) -> tuple[str
     alone = any(one.kind == "marginal" for one in tested)
     if joint and alone:
         sign = _together(joint)
-        how = {1: "move together more", -1: "move together less", 0: "hang together otherwise"}
-        return (
-            "each target is right on its own, but the dependence between them is wrong: they "
-            f"{how[sign]} than predicted",
-            ["dependence"],
-        )
+        how = {
+            1: "they move together more than predicted",
+            -1: "they move together less than predicted",
+            0: "not together",
+        }
+        fault = f"wrong dependence; each target is right on its own, but {how[sign]}"
+        return fault, ["dependence"]
     kinds = ["dependence"] if joint else ["density"]
     return f"{failing[0].label} fails, {_words(failing[0])}", kinds
 
@@ -228,8 +225,8 @@ def _size(one: Evidence) -> str:
     return f"error {_number(one.pce)}, where a perfect predictor has {_number(one.floor)}"
 
 
-def _word(excess: float) -> str:
-    return "small" if excess < _SMALL else "moderate" if excess < _LARGE else "large"
+def _degree(excess: float) -> str:
+    return "Slightly" if excess < _SMALL else "Moderately" if excess < _LARGE else "Strongly"
 
 
 def _number(value: float) -> str:

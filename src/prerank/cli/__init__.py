@@ -17,15 +17,24 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="prerank",
-    help="Joint calibration of multi-output probabilistic regression.",
+    epilog="First steps: `prerank demo` shows it at work in a minute; `prerank fit data.csv "
+    "--targets a,b --out model/` trains on a table of yours and writes model/report.html; "
+    "`prerank diagnose --samples forecasts.parquet --observations observed.csv` judges what you "
+    "have. Exit codes: 0 done, 1 refused with a reason, 2 not understood, 3 a study that is not "
+    "finished, 4 miscalibrated (`diagnose --check`), 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (fit, predict, diagnose, explain, demo):
-    app.command()(command)
-app.add_typer(datasets)
-app.add_typer(study, name="study")
+_PANELS = {
+    "Your own data": (fit, predict, diagnose),
+    "Getting to know it": (demo, explain),
+}
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(datasets, rich_help_panel="Research")
+app.add_typer(study, name="study", rich_help_panel="Research")
 
 
 def _print_version(asked: bool) -> None:
@@ -43,4 +52,8 @@ def main(
         ),
     ] = False,
 ) -> None:
-    """Joint calibration of multi-output predictions: diagnose it, enforce it."""
+    """Joint calibration of multi-output predictions: diagnose it, enforce it.
+
+    A forecast of several quantities can be right in each and wrong in all together. These
+    commands find out, say what is wrong, and train models that are right.
+    """

@@ -260,7 +260,7 @@ def parts(monkeypatch):
         calls.append({**options, "runs": runs, "penalty": objective.penalty, "result": result})
         return result
 
-    monkeypatch.setattr("prerank.estimators.mixture.train", noted)
+    monkeypatch.setattr("prerank.estimators.fitting.train", noted)
     return calls
 
 

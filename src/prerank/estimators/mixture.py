@@ -1,8 +1,7 @@
 """A multi-output regressor that predicts Gaussian mixtures and is calibrated while it trains."""
 
 import copy
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
@@ -19,28 +18,15 @@ from prerank.distributions import GaussianMixture, affine
 from prerank.distributions.quantiles import mixture_quantiles
 from prerank.errors import InputError
 from prerank.estimators.encoding import check_table, in_order, text_encoder
-from prerank.estimators.progress import progress_bar
+from prerank.estimators.fitting import fit_network, random_splits
 from prerank.inputs import as_device, as_tensor, column_names
 from prerank.models import MixtureNetwork
-from prerank.penalty import CalibrationPenalty
-from prerank.preranks import PreRankLike, parse
+from prerank.preranks import PreRankLike
 from prerank.scores import energy_score
-from prerank.training import (
-    Objective,
-    Run,
-    Selection,
-    Settings,
-    TrainingData,
-    Trial,
-    search_strength,
-    train,
-    validation_trials,
-)
+from prerank.training import Settings, TrainingData
 
 __all__ = ["MixtureRegressor"]
 
-_VALIDATION_SHARE = 0.2
-_SELECTION_SPLITS = 3
 _MIN_STEPS = 10
 
 
@@ -132,12 +118,21 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             tuple(self.hidden),
             scale_floor=self.scale_floor,
         )
-        count = _SELECTION_SPLITS if isinstance(self.strength, str) else 1
-        splits = _random_splits(len(inputs), seed, count)
+        splits = random_splits(len(inputs), seed, self.strength)
         data = TrainingData.build(inputs, targets, splits, device=self._device())
-        theta = self._train(network, data, seed)
+        found = fit_network(
+            network,
+            data,
+            seed=seed,
+            preranks=self.preranks,
+            strength=self.strength,
+            budget=self.budget,
+            settings=self._settings(),
+            verbose=bool(self.verbose),
+        )
         self.network_ = network
-        self.theta_ = theta.cpu()
+        self.theta_, self.base_theta_ = found.theta, found.base
+        self.strength_, self.selection_ = found.strength, found.selection
         self.x_scaler_ = data.x_scaler.member(0)
         self.y_scaler_ = data.y_scaler.member(0)
         return self
@@ -221,56 +216,6 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _flat(self) -> bool:
         return bool(self.flat_target_)
 
-    def _train(self, network: MixtureNetwork, data: TrainingData, seed: int) -> Tensor:
-        """Parameters of the final model, trained on the first split."""
-        terms, settings, splits = parse(self.preranks), self._settings(), range(len(data.x))
-        trained: dict[float, Tensor] = {}
-        if self.strength:
-            probe = network(network.initial(seed)[None].to(data.x), data.x[:1, :1])
-            for term in terms:
-                term.check(probe)
-        with progress_bar(bool(self.verbose)) as on_epoch:
-            options: Any = {"settings": settings, "on_epoch": on_epoch}
-            base = train(network, data, [Run(seed, split) for split in splits], **options)
-            if not bool(base.objective.isfinite().all()):
-                raise InputError(self._divergence)
-            self.base_theta_ = base.theta[:1].cpu()
-
-            def fit(strengths: Sequence[float]) -> tuple[list[Run], Tensor]:
-                runs = [Run(seed, s, strength) for strength in strengths for s in splits]
-                result = base
-                if any(strengths):
-                    objective = Objective(CalibrationPenalty(terms))
-                    start = base.theta.repeat(len(strengths), 1)
-                    result = train(network, data, runs, objective=objective, start=start, **options)
-                for index, strength in enumerate(strengths):
-                    first = slice(index * len(splits), index * len(splits) + 1)
-                    if bool(torch.isfinite(result.objective[first]).all()):
-                        trained[strength] = result.theta[first].clone()
-                return runs, result.theta
-
-            def run(strengths: Sequence[float]) -> list[Trial]:
-                runs, theta = fit(strengths)
-                return validation_trials(network, data, runs, theta, terms)
-
-            self.selection_: Selection | None = None
-            if isinstance(self.strength, str):
-                self.selection_ = self._select(run)
-                self.strength_ = self.selection_.strength or 0.0
-            else:
-                self.strength_ = float(self.strength)
-                fit([self.strength_])
-        if self.strength_ not in trained:
-            raise InputError(self._divergence)
-        return trained[self.strength_]
-
-    @property
-    def _divergence(self) -> str:
-        return (
-            "training gave no finite objective on the validation rows in any epoch: lower lr "
-            f"(now {self.lr:g}) or strength, and look for extreme values in X and y"
-        )
-
     def _settings(self) -> Settings:
         return Settings(
             lr=self.lr,
@@ -279,16 +224,6 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             max_epochs=self.max_epochs,
             patience=self.patience,
         )
-
-    def _select(self, run: Callable[[Sequence[float]], list[Trial]]) -> Selection:
-        selection = search_strength(run, str(self.strength), budget=self.budget)
-        if selection.strength is None:
-            warnings.warn(
-                f"{selection.reason}: the model is trained without a penalty (strength_ = 0); "
-                "selection_.table has the trace",
-                stacklevel=4,
-            )
-        return selection
 
     def _check_training(
         self, X: Any, y: Any
@@ -369,10 +304,3 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.device is None:
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return as_device(self.device, "device")
-
-
-def _random_splits(n: int, seed: int, count: int) -> list[tuple[Tensor, Tensor]]:
-    generator = torch.Generator().manual_seed(seed)
-    validation = max(2, round(_VALIDATION_SHARE * n))
-    orders = [torch.randperm(n, generator=generator) for _ in range(count)]
-    return [(order[validation:], order[:validation]) for order in orders]

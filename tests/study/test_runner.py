@@ -298,7 +298,7 @@ def test_progress_tells_units_runs_and_time(tmp_path):
     assert [progress.training.runs for progress in trained] == [2] * 3 + [6] * 3
 
 
-def test_epochs_of_an_earlier_process_are_not_counted_in_the_rate(tmp_path):
+def test_steps_of_an_earlier_process_are_not_counted_in_the_rate(tmp_path):
     patient = Settings(lr=1e-2, batch_size=256, max_epochs=100, patience=1000)
     plan = tiny(datasets=("triple",), variants=("none",), training=patient)
     with pytest.raises(Stopped):
@@ -313,8 +313,26 @@ def test_epochs_of_an_earlier_process_are_not_counted_in_the_rate(tmp_path):
 
     with pytest.raises(Stopped):
         run_study(plan, tmp_path, on_progress=watch)
-    # Eleven epochs, of which the first began before the first time was taken.
-    assert 0 < seen[-1].rate < 11 / (times[-1] - times[0])
+    # Ten epochs lie between the first time and the last, with as many steps each.
+    first, last = seen[0].training, seen[-1].training
+    assert last.epoch - first.epoch == 10
+    steps = last.steps - first.steps
+    assert steps % 10 == 0
+    assert seen[-1].rate > 0
+    assert seen[-1].rate == pytest.approx(steps / (times[-1] - times[0]), rel=0.5)
+
+
+def test_seconds_are_counted_over_all_processes(tmp_path):
+    patient = Settings(lr=1e-2, batch_size=256, max_epochs=200, patience=1000)
+    plan = tiny(datasets=("triple",), variants=("none",), training=patient)
+    begun = time.monotonic()
+    while run_study(plan, tmp_path, time_limit=0.3).left:
+        time.sleep(0.5)  # does not count
+    spent = time.monotonic() - begun
+    seconds = float(Store(tmp_path).results().seconds.iloc[0])
+    # Several calls of .3 s; without a memory it would be less than one of them and its end.
+    assert 0.5 < seconds < spent
+    assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
 # Several processes

@@ -635,12 +635,12 @@ def test_progress():
 def test_progress_of_a_trainer():
     trainer = Trainer(NETWORK, DATA, RUNS, settings=settings(max_epochs=2))
     assert not trainer.done
-    assert trainer.progress == Progress(0, 2, len(RUNS), len(RUNS))
+    assert trainer.progress == Progress(0, 2, len(RUNS), len(RUNS), 0)
     assert trainer.result().history.numel() == 0
     assert steps(trainer, 6).progress.epoch == 0
-    assert steps(trainer, 1).progress == Progress(1, 2, len(RUNS), len(RUNS))
+    assert steps(trainer, 1).progress == Progress(1, 2, len(RUNS), len(RUNS), 7)
     assert not trainer.done
-    assert steps(trainer, 7).progress == Progress(2, 2, 0, len(RUNS))
+    assert steps(trainer, 7).progress == Progress(2, 2, 0, len(RUNS), 14)
     assert trainer.done
 
 

@@ -179,6 +179,6 @@ def _note(progress: StudyProgress) -> str:
         notes.insert(
             0,
             f"epoch {training.epoch}, {training.running} of {training.runs} runs going, "
-            f"{progress.rate:.1f} epochs/s",
+            f"{progress.rate:.1f} steps/s",
         )
     return "; ".join(notes)

@@ -4,10 +4,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from prerank.storage import read_json, write_json
 from prerank.study.plans import NONE, Plan
 from prerank.study.problems import Problem
 from prerank.study.protocols import carry_out
@@ -26,7 +28,7 @@ class StudyProgress:
         done: units that are done, by this and other processes.
         units: in all.
         training: of the present unit, or None when it is done.
-        rate: epochs per second of the present unit.
+        rate: optimiser steps per second of the present unit, each of all its runs.
         left: estimated seconds to the end, NaN before the first unit is done.
     """
 
@@ -102,9 +104,8 @@ class _Work:
         self.every = every
         self.on_progress = on_progress
         self.finished: list[Unit] = []
-        self._first: int | None = None
+        self._first: tuple[int, float] | None = None
         self._done: int | None = None
-        self._begun = self.begun
 
     def on(self, dataset: str) -> None:
         """Do the units of one dataset that nobody else does."""
@@ -130,19 +131,24 @@ class _Work:
         self._report(unit, None)
 
     def _train(self, unit: Unit, problem: Problem) -> None:
-        begun = time.monotonic()
         base = None if unit.variant == NONE else self._base(problem)
         checkpoint = self._checkpoint(unit)
-        frame, theta = carry_out(
-            problem,
-            unit.variant,
-            base=base,
-            checkpoint=checkpoint,
-            on_epoch=lambda progress: self._report(unit, progress),
-        )
+        clock = _Clock(checkpoint.path.with_name(f"{checkpoint.path.name}.seconds"), self.every)
+
+        def on_epoch(progress: Progress) -> None:
+            clock.follow()
+            self._report(unit, progress)
+
+        try:
+            frame, theta = carry_out(
+                problem, unit.variant, base=base, checkpoint=checkpoint, on_epoch=on_epoch
+            )
+        except Interrupted:
+            clock.write()
+            raise
         if unit.variant == NONE:
             self.store.write_base(unit.dataset, theta)
-        about = {"seconds": f"{time.monotonic() - begun:.3f}", "device": str(self.device)}
+        about = {"seconds": f"{clock.seconds:.3f}", "device": str(self.device)}
         self.store.write(unit, frame, about)
         checkpoint.drop()
 
@@ -167,15 +173,15 @@ class _Work:
         return Checkpoint(path, every=self.every, until=self.until)
 
     def _rate(self, training: Progress | None) -> float:
-        """Epochs of this process per second since the unit, or its next stack, began."""
+        """Steps of this process per second since the unit, or its next stack, began."""
         now = time.monotonic()
         if training is None:
             self._first = None
-            self._begun = now
             return 0.0
-        if self._first is None or training.epoch <= self._first:
-            self._first = training.epoch
-        return (training.epoch - self._first + 1) / max(now - self._begun, 1e-9)
+        if self._first is None or training.steps < self._first[0]:
+            self._first = training.steps, now
+        steps, begun = self._first
+        return (training.steps - steps) / max(now - begun, 1e-9)
 
     def _report(self, unit: Unit, training: Progress | None) -> None:
         if self.on_progress is None:
@@ -189,3 +195,32 @@ class _Work:
         left = spent / mine * (len(units) - done) if mine else float("nan")
         rate = self._rate(training)
         self.on_progress(StudyProgress(unit, done, len(units), training, rate, left))
+
+
+class _Clock:
+    """Seconds that a unit takes, over all processes that have worked on it.
+
+    Args:
+        path: of a file beside the unit's checkpoint, which goes with it.
+        every: seconds between two versions.
+    """
+
+    def __init__(self, path: Path, every: float) -> None:
+        self._path, self._every = path, every
+        self._begun = self._written = time.monotonic()
+        self._before = float(read_json(path)) if path.exists() else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """So far."""
+        return self._before + time.monotonic() - self._begun
+
+    def follow(self) -> None:
+        """To be called after each epoch."""
+        if time.monotonic() - self._written >= self._every:
+            self.write()
+
+    def write(self) -> None:
+        """Keep what was spent."""
+        write_json(self._path, self.seconds)
+        self._written = time.monotonic()

@@ -89,12 +89,21 @@ class Settings:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback sees after each epoch."""
+    """What a progress callback sees after each epoch.
+
+    Attributes:
+        epoch: epochs so far.
+        max_epochs: at most.
+        running: runs that have not stopped.
+        runs: in all.
+        steps: optimiser steps so far, each of all runs that go on.
+    """
 
     epoch: int
     max_epochs: int
     running: int
     runs: int
+    steps: int
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,9 @@ class Trainer:
     def progress(self) -> Progress:
         """Where training stands."""
         running = 0 if self.done else self._running
-        return Progress(self._epoch, self.settings.max_epochs, running, len(self.runs))
+        return Progress(
+            self._epoch, self.settings.max_epochs, running, len(self.runs), self._number
+        )
 
     def step(self) -> None:
         """Make one optimiser step for every run, and close the epoch where it is complete."""

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+import numpy.typing as npt
 import typer
 from rich.console import Console
 
@@ -16,6 +18,7 @@ from prerank.cli.messages import (
     working,
 )
 from prerank.cli.outcomes import as_record, findings_table, groups_table
+from prerank.cli.places import check_file, writing
 from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
 from prerank.diagnosis import diagnose as diagnose_
 from prerank.diagnosis.pages import diagnosis_page
@@ -73,30 +76,32 @@ def diagnose(
     pre-ranks mix the targets.
     """
     with one_line_errors():
+        if out is not None:
+            check_file(out, samples, observations)
         with working("reading", quiet):
             forecasts = read_forecasts(
                 samples,
                 observations,
-                targets=split_names(targets, "--targets") if targets else None,
-                key=split_names(key, "--key") if key else None,
+                targets=None if targets is None else split_names(targets, "--targets"),
+                key=None if key is None else split_names(key, "--key"),
                 sample=sample,
                 sample_axis=sample_axis,
                 by=by,
             )
         with working("diagnosing", quiet):
             found = _diagnosed(forecasts, preranks, raw_units, seed)
-        if out is not None:
-            _write_page(out, found, forecasts, samples, observations, raw_units)
-    whole = found.overall if isinstance(found, GroupedDiagnosis) else found
-    groups = found.groups if isinstance(found, GroupedDiagnosis) else {}
-    if as_json:
-        record = as_record(whole) | {"remarks": list(forecasts.remarks)}
-        if groups:
-            record["groups"] = {name: as_record(one) for name, one in groups.items()}
-        print_json(record)
-    elif not quiet:
-        _tell(found, whole, forecasts, out)
-    moods = [one.verdict().mood for one in (whole, *groups.values())]
+            if out is not None:
+                _write_page(out, found, forecasts, samples, observations, raw_units)
+        whole = found.overall if isinstance(found, GroupedDiagnosis) else found
+        groups = found.groups if isinstance(found, GroupedDiagnosis) else {}
+        if as_json:
+            record = as_record(whole) | {"remarks": list(forecasts.remarks)}
+            if groups:
+                record["groups"] = {name: as_record(one) for name, one in groups.items()}
+            print_json(record)
+        elif not quiet:
+            _tell(found, whole, forecasts, out)
+        moods = [one.verdict().mood for one in (whole, *groups.values())]
     if check and "bad" in moods:
         raise typer.Exit(MISCALIBRATED)
 
@@ -110,11 +115,15 @@ def _diagnosed(
     y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
     scale = None
     if not raw_units:
-        spread = forecasts.samples.std(axis=(0, 1))
-        scale = [float(value) or 1.0 for value in spread]
+        scale = [_spread(values) or 1.0 for values in np.moveaxis(forecasts.samples, -1, 0)]
     if forecasts.groups is None:
         return diagnose_(dist, y, preranks=preranks, scale=scale, generator=seed)
     return diagnose_by(dist, y, forecasts.groups, preranks=preranks, scale=scale, generator=seed)
+
+
+def _spread(values: npt.NDArray[np.float64]) -> float:
+    size = np.abs(values).max() or 1.0  # whose square may be too large for a number
+    return float(size * (values / size).std())
 
 
 def _write_page(
@@ -135,7 +144,9 @@ def _write_page(
         "units": "as they are" if raw_units else "divided by the spread of the samples",
         "how they were read": " ".join(forecasts.remarks) or "as they are",
     }
-    write_page(diagnosis_page(found, title=f"Forecasts in {samples.name}", settings=settings), out)
+    page = diagnosis_page(found, title=f"Forecasts in {samples.name}", settings=settings)
+    with writing(out):
+        write_page(page, out)
 
 
 def _tell(
@@ -145,6 +156,9 @@ def _tell(
     for remark in forecasts.remarks:
         typer.echo(f"Note: {remark}")
     typer.echo(str(whole.verdict()))
+    if isinstance(found, GroupedDiagnosis):
+        wrong = [one for one in found.groups.values() if one.verdict().mood == "bad"]
+        typer.echo(f"Within groups: {len(wrong)} of {len(found.groups)} are miscalibrated.")
     console.print(findings_table(whole))
     if isinstance(found, GroupedDiagnosis):
         console.print(groups_table(found))

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from prerank.cli.messages import AsJson, one_line_errors, print_json
 from prerank.preranks import parse
-from prerank.report.explanations import EXPLANATIONS, explanation_of
+from prerank.report.explanations import EXPLANATIONS, Explanation, explanation_of
 
 __all__ = ["explain"]
 
@@ -34,23 +34,31 @@ def explain(
 ) -> None:
     """Say what a pre-rank asks of a prediction, and what its deviations mean."""
     with one_line_errors():
-        labels = [term.label for term in parse(prerank)] if prerank else list(EXPLANATIONS)
-    found = {label: explanation_of(label) for label in labels}
-    if as_json:
-        print_json({label: asdict(explanation) for label, explanation in found.items()})
-        return
-    console = Console()
-    if prerank is None:
-        table = Table("pre-rank", "asks", title="Pre-ranks", title_justify="left")
-        for label, explanation in found.items():
-            table.add_row(label, escape(explanation.question))
-        console.print(table)
-        typer.echo("More of each: prerank explain NAME")
-        return
+        labels = list(EXPLANATIONS)
+        if prerank is not None:
+            labels = [term.label for term in parse(prerank)]
+        found = {label: explanation_of(label) for label in labels}
+        if as_json:
+            print_json({label: asdict(explanation) for label, explanation in found.items()})
+        elif prerank is None:
+            _list(found)
+        else:
+            _tell(found)
+
+
+def _list(found: dict[str, Explanation]) -> None:
+    table = Table("pre-rank", "asks", title="Pre-ranks", title_justify="left")
+    for label, explanation in found.items():
+        table.add_row(label, escape(explanation.question))
+    Console().print(table)
+    typer.echo("More of each: prerank explain NAME")
+
+
+def _tell(found: dict[str, Explanation]) -> None:
     for label, explanation in found.items():
         table = Table(title=label, title_justify="left", show_header=False, box=None)
         table.add_column(style="bold", no_wrap=True)
         table.add_column()
         for name, text in asdict(explanation).items():
             table.add_row(_HEADINGS[name], escape(text))
-        console.print(table)
+        Console().print(table)

@@ -1,10 +1,6 @@
 """`prerank fit`: from a table of one's own to a calibrated model and its report."""
 
-import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,18 +16,20 @@ from prerank.cli.messages import (
     working,
 )
 from prerank.cli.outcomes import as_record
+from prerank.cli.places import REPORT, check_folder, new_folder
 from prerank.datasets.frames import Frame, read_frame
 from prerank.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from prerank.diagnosis import Diagnosis
     from prerank.estimators import MixtureRegressor
 
 __all__ = ["fit"]
 
-REPORT = "report.html"
 _FEWEST_ROWS = 30
+_LARGEST_SEED = 2**32 - 1  # of numpy's generator
 
 
 def fit(
@@ -61,11 +59,13 @@ def fit(
     drop_missing: Annotated[
         bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the folder.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model in OUT.")] = False,
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda; the GPU where there is one by default.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of split, training and draws.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=_LARGEST_SEED, help="Of split, training and draws.")
+    ] = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -75,12 +75,12 @@ def fit(
     is done: a command that fails leaves nothing behind.
     """
     with one_line_errors():
-        _check_place(out, force)
+        check_folder(out, force)
         frame = read_frame(
             data,
             split_names(targets, "--targets"),
-            inputs=split_names(inputs, "--inputs") if inputs else None,
-            ignore=split_names(ignore, "--ignore") if ignore else [],
+            inputs=None if inputs is None else split_names(inputs, "--inputs"),
+            ignore=[] if ignore is None else split_names(ignore, "--ignore"),
             drop_missing=drop_missing,
         )
         kept, test = _parts(frame, held_out, seed)
@@ -89,41 +89,41 @@ def fit(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that nothing qualifies is in the report
             model.fit(frame.inputs.iloc[kept], frame.targets.iloc[kept])
-        with working("diagnosing", quiet), _in_place(out, force) as folder:
+        with working("diagnosing", quiet):
             from prerank.estimators.reports import fit_page
             from prerank.report.pages import write_page
 
             x, y = (part.iloc[test].reset_index(drop=True) for part in _both(frame))
             about = {"data": str(data), "rows left out": str(frame.dropped)}
             page, found = fit_page(model, x, y, title=f"Model of {data.name}", settings=about)
-            model.save(folder)
-            write_page(page, folder / REPORT)
-    verdict = found.verdict()
-    score = -model.score(x, y)
-    if as_json:
-        facts = {"strength": model.strength_, "energy_score": score, "n_train": len(kept)}
-        print_json({"model": str(out), "report": str(out / REPORT), **facts, **as_record(found)})
-    elif not quiet:
-        chosen = model.selection_.reason if model.selection_ else f"strength {model.strength_:g}"
-        lines = [
-            f"Trained on {len(kept):,} rows, {len(test):,} held out. Penalty: {chosen}.",
-            f"Energy score on held-out rows: {score:.4f} (in standard deviations of the targets).",
-            str(verdict),
-            f"Model: {out}; report: {out / REPORT}",
-            f"Next: prerank predict {out} NEW.csv --out predictions.parquet",
-        ]
-        typer.echo("\n".join(lines))
+            score = -model.score(x, y)
+            with new_folder(out, force) as folder:
+                model.save(folder)
+                write_page(page, folder / REPORT)
+        if as_json:
+            facts = {"strength": model.strength_, "energy_score": score, "n_train": len(kept)}
+            files = {"model": str(out), "report": str(out / REPORT)}
+            print_json({**files, **facts, **as_record(found)})
+        elif not quiet:
+            _tell(model, found, score, kept, out)
 
 
 def _both(frame: Frame) -> "tuple[pd.DataFrame, pd.DataFrame]":
     return frame.inputs, frame.targets
 
 
-def _check_place(out: Path, force: bool) -> None:
-    if out.exists() and not force:
-        raise InputError(f"{out} is already there: choose another folder, or replace it (--force)")
-    if out.exists() and not (out / "model.json").exists() and any(out.iterdir()):
-        raise InputError(f"{out} holds something else than a model: it is not replaced")
+def _tell(
+    model: "MixtureRegressor", found: "Diagnosis", score: float, kept: list[int], out: Path
+) -> None:
+    chosen = model.selection_.reason if model.selection_ else f"strength {model.strength_:g}"
+    lines = [
+        f"Trained on {len(kept):,} rows, {found.n:,} held out. Penalty: {chosen}.",
+        f"Energy score on held-out rows: {score:.4f} (in standard deviations of the targets).",
+        str(found.verdict()),
+        f"Model: {out}; report: {out / REPORT}",
+        f"Next: prerank predict {out} NEW.csv --out predictions.parquet",
+    ]
+    typer.echo("\n".join(lines))
 
 
 def _parts(frame: Frame, held_out: float, seed: int) -> tuple[list[int], list[int]]:
@@ -165,19 +165,3 @@ def _model(
         device=device,
         random_state=seed,
     )
-
-
-@contextmanager
-def _in_place(out: Path, force: bool) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when all is well, and is gone otherwise."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    try:
-        yield folder
-        folder.chmod(0o755)
-        if out.exists() and force:
-            shutil.rmtree(out)
-        folder.replace(out)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise

@@ -12,6 +12,7 @@
 
 import csv
 import json
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ __all__ = [
 
 UNFINISHED, MISCALIBRATED, INTERRUPTED = 3, 4, 130
 
+_NO_MEMORY = re.compile("out of memory|n[o']t allocate memory")  # torch has no type for it
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no closing words.")]
 
@@ -48,10 +51,14 @@ def one_line_errors() -> Iterator[None]:
     try:
         with _terminable():
             yield
+    except BrokenPipeError:
+        raise  # who reads has enough: no error, and typer knows what to do
     except (PrerankError, OSError) as error:
         complain(error)
         raise typer.Exit(1) from error
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
+            raise
         complain("not enough memory: give fewer rows or samples at a time")
         raise typer.Exit(1) from error
     except KeyboardInterrupt as error:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from prerank.cli.messages import AsJson, Quiet, one_line_errors, print_json
+from prerank.cli.places import check_file, writing
 from prerank.datasets.frames import read_inputs
 from prerank.errors import InputError
 from prerank.forecasts import write_samples
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 _CHUNK_ROWS = 5000
+_MOST_SAMPLES = 1_000_000
 
 
 def predict(
@@ -35,7 +37,10 @@ def predict(
         str, typer.Option(help="Levels of the quantiles, with commas between.")
     ] = "0.05,0.5,0.95",
     samples: Annotated[
-        int, typer.Option(min=0, help="Joint samples per row, in a file of their own beside OUT.")
+        int,
+        typer.Option(
+            min=0, max=_MOST_SAMPLES, help="Joint samples per row, in a file of their own by OUT."
+        ),
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
     quiet: Quiet = False,
@@ -48,30 +53,48 @@ def predict(
     with one_line_errors():
         from prerank.estimators import load_model
 
-        if out.suffix not in (".parquet", ".csv"):
-            raise InputError(f"{out}: the file to write must end in .parquet or .csv")
-        fitted = load_model(model)
         levels = _levels(quantiles)
-        names = getattr(fitted, "feature_names_in_", None)
-        if names is None:
-            raise InputError(f"{model} was fitted to columns without names: use it from Python")
-        x = read_inputs(data, [str(name) for name in names])
-        table = _summary(fitted, x, levels, quiet)
+        if out.suffix.lower() not in (".parquet", ".csv"):
+            raise InputError(f"{out}: the file to write must end in .parquet or .csv")
+        if samples == 1:
+            raise InputError("one sample of each row says nothing of the others: 2 at least")
+        check_file(out, data)
         beside = out.with_name(f"{out.stem}.samples.parquet")
         if samples:
-            drawn = fitted.predict_dist(x).sample((samples,), generator=seed).numpy()
-            write_samples(beside, drawn, fitted.target_names_)
-        write_atomically(out, lambda file: _write(table, file, out.suffix))
-    files = {"predictions": str(out)} | ({"samples": str(beside)} if samples else {})
-    if as_json:
-        print_json({"n": len(table), "columns": list(table.columns), **files})
-    elif not quiet:
-        typer.echo(f"{len(table):,} rows: {out}")
+            check_file(beside, data)
+        fitted = load_model(model)
+        x = read_inputs(data, *_columns(model, fitted))
+        table = _summary(fitted, x, levels, quiet)
+        drawn = None
         if samples:
-            typer.echo(
-                f"{samples} samples of each: {beside}\nOnce the truth is known: prerank diagnose "
-                f"--samples {beside} --observations OBSERVED.csv"
-            )
+            drawn = fitted.predict_dist(x).sample((samples,), generator=seed).numpy()
+
+        def write(file: Path) -> None:
+            _write(table, file, out.suffix)
+            if drawn is not None:  # before the table gets its name: both are there, or none
+                write_samples(beside, drawn, fitted.target_names_)
+
+        with writing(out):
+            write_atomically(out, write)
+        files = {"predictions": str(out)} | ({"samples": str(beside)} if samples else {})
+        if as_json:
+            print_json({"n": len(table), "columns": list(table.columns), **files})
+        elif not quiet:
+            typer.echo(f"{len(table):,} rows: {out}")
+            if samples:
+                typer.echo(
+                    f"{samples} samples of each: {beside}\nOnce the truth is known: prerank "
+                    f"diagnose --samples {beside} --observations OBSERVED.csv"
+                )
+
+
+def _columns(folder: Path, model: "MixtureRegressor") -> tuple[list[str], list[str]]:
+    """Names of the inputs, and of those among them that are numbers."""
+    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+    if not names:
+        raise InputError(f"{folder} was fitted to columns without names: use it from Python")
+    levels = model.encoder_.levels if model.encoder_ else [None] * len(names)
+    return names, [name for name, texts in zip(names, levels, strict=True) if texts is None]
 
 
 def _levels(text: str) -> list[float]:
@@ -116,7 +139,7 @@ def _percent(level: float) -> str:
 
 
 def _write(table: "pd.DataFrame", file: Path, suffix: str) -> None:
-    if suffix == ".csv":
+    if suffix.lower() == ".csv":
         table.to_csv(file, index=False)
     else:
         table.to_parquet(file, index=False)

@@ -1,6 +1,7 @@
 """Inputs and targets of one's own file as data frames, with every obstacle named."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from prerank.datasets.columns import as_numbers
 from prerank.datasets.reading import read_columns
 from prerank.errors import InputError
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "read_frame", "read_inputs"]
 
 _SHOWN_NAMES = 12
+_LARGEST = 1e150  # that can be squared and summed
+_INDEX = re.compile(r"(Unnamed: \d+|__index_level_\d+__)?")  # row numbers that pandas wrote along
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ def read_frame(
     Args:
         path: of the file; its suffix tells the format.
         targets: names of the target columns, in the order they shall have.
-        inputs: names of the input columns; all others by default.
+        inputs: names of the input columns; all others by default, but for an index without a name
+            that pandas wrote along.
         ignore: columns that are neither.
         drop_missing: leave out rows with missing values, instead of refusing them.
 
@@ -73,12 +79,15 @@ def read_frame(
         raise InputError(f"{file}: {error}") from error
 
 
-def read_inputs(path: str | os.PathLike[str], names: Sequence[str]) -> "pd.DataFrame":
+def read_inputs(
+    path: str | os.PathLike[str], names: Sequence[str], numbers: Sequence[str] = ()
+) -> "pd.DataFrame":
     """Read the named input columns; others are ignored, and missing values refused.
 
     Args:
         path: of a CSV, ARFF or Parquet file.
         names: of the columns, in the order they shall have.
+        numbers: those among them that must be numbers or truth values.
     """
     file = Path(path)
     table = read_columns(file)
@@ -87,6 +96,9 @@ def read_inputs(path: str | os.PathLike[str], names: Sequence[str]) -> "pd.DataF
         _check_rows(table)
         frame = _pandas(table, list(names))
         _refuse_missing(frame, "remove those rows, or fill them in")
+        for name in numbers:
+            if _is_text(table, name):
+                frame[name] = _numbers(table, name, "input")
         _refuse_infinite(frame)
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
@@ -105,18 +117,22 @@ def _frame(
     _check_known(table, targets, "targets")
     _check_known(table, ignore, "ignored columns")
     if inputs is None:
-        inputs = [name for name in table.column_names if name not in {*targets, *ignore}]
+        others = [name for name in table.column_names if not _INDEX.fullmatch(name)]
+        inputs = [name for name in others if name not in {*targets, *ignore}]
     _check_known(table, inputs, "inputs")
     both = sorted(set(targets) & {*inputs, *ignore})
     if both:
         raise InputError(f"{', '.join(both)}: a target cannot be an input, or ignored, as well")
+    both = sorted(set(inputs) & set(ignore))
+    if both:
+        raise InputError(f"{', '.join(both)}: an input cannot be ignored as well")
     if not inputs:
         raise InputError("every column is a target or ignored: there is no input to learn from")
     _check_rows(table)
     names = [*inputs, *targets]
     frame = _pandas(table, names)
     for name in targets:
-        _refuse_text(table, name)
+        frame[name] = _numbers(table, name, "target")
     advice = "remove those rows, fill them in, or let --drop-missing leave them out"
     dropped = 0
     if drop_missing:
@@ -128,11 +144,13 @@ def _frame(
                 f"no row is without a missing value: ignore columns such as {worst!r}, which is "
                 f"missing in {int(frame[worst].isna().sum())} of {len(frame)} rows"
             )
-        frame = frame[complete].reset_index(drop=True)
+        frame = frame[complete]
     else:
         _refuse_missing(frame, advice)
-    _refuse_infinite(frame)
-    return Frame(frame[list(inputs)], frame[targets].astype(np.float64), dropped)
+    _refuse_infinite(frame, _LARGEST)
+    _refuse_constant(frame[targets])
+    frame = frame.reset_index(drop=True)
+    return Frame(frame[list(inputs)], frame[targets], dropped)
 
 
 def _pandas(table: "pa.Table", names: list[str]) -> "pd.DataFrame":
@@ -145,10 +163,18 @@ def _pandas(table: "pa.Table", names: list[str]) -> "pd.DataFrame":
                 f"column {name!r} holds dates or times: ignore it, or put numbers in its place, "
                 "such as the day of the year"
             )
-        if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        if pa.types.is_nested(kind) or _is_binary(kind):
             raise InputError(f"column {name!r} holds {kind}: only numbers and text can be used")
-    frame: pd.DataFrame = table.select(names).to_pandas()
+    # What pandas noted about an index in the file would take that column away.
+    frame: pd.DataFrame = table.select(names).to_pandas(ignore_metadata=True)
     return frame
+
+
+def _is_binary(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
 
 
 def _check_rows(table: "pa.Table") -> None:
@@ -174,23 +200,30 @@ def _check_known(table: "pa.Table", names: Sequence[str], what: str) -> None:
     )
 
 
-def _refuse_text(table: "pa.Table", name: str) -> None:
-    import pandas as pd
+def _is_text(table: "pa.Table", name: str) -> bool:
     import pyarrow as pa
 
     kind = table.schema.field(name).type
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if numeric or pa.types.is_boolean(kind):
-        return
-    if pa.types.is_null(kind):
-        raise InputError(f"target {name!r} has no value in any row")
-    values = table.column(name).to_pandas()
-    text = pd.to_numeric(values, errors="coerce").isna() & values.notna()
-    row = int(text.to_numpy().argmax())
-    raise InputError(
-        f"target {name!r} holds text: {values.iloc[row]!r} in row {row + 1}. Targets must be "
-        f"numbers in every row ({int(text.sum())} are not)"
-    )
+    return not (numeric or pa.types.is_boolean(kind))
+
+
+def _numbers(table: "pa.Table", name: str, what: str) -> npt.NDArray[np.float64]:
+    """The numbers of a column, NaN where there is none; text will do where it reads as numbers."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if pa.types.is_null(table.schema.field(name).type):
+        raise InputError(f"{what} {name!r} has no value in any row")
+    try:
+        return as_numbers(name, table.column(name)).values
+    except InputError as error:
+        values = pd.Series(table.column(name).to_pylist(), dtype=object)
+        text = pd.to_numeric(values, errors="coerce").isna() & values.notna()
+        raise InputError(
+            f"{error} ({int(text.sum())} of {len(text)} rows, first in row "
+            f"{int(text.to_numpy().argmax()) + 1}): {what}s must be numbers"
+        ) from error
 
 
 def _refuse_missing(frame: "pd.DataFrame", advice: str) -> None:
@@ -206,11 +239,22 @@ def _refuse_missing(frame: "pd.DataFrame", advice: str) -> None:
     raise InputError(f"missing values in {', '.join(told)}{more}: {advice}")
 
 
-def _refuse_infinite(frame: "pd.DataFrame") -> None:
+def _refuse_infinite(frame: "pd.DataFrame", largest: float = np.inf) -> None:
+    """Refuse infinite numbers and those beyond the largest; rows count as they do in the file."""
     for name in [name for name in frame.columns if frame[name].dtype.kind == "f"]:
-        wrong = np.isinf(frame[name].to_numpy())
+        values = np.abs(frame[name].to_numpy())
+        wrong = np.isinf(values) | (values > largest)
         if wrong.any():
             raise InputError(
-                f"column {name!r} is infinite in {int(wrong.sum())} rows, first in row "
-                f"{int(wrong.argmax()) + 1}: remove or correct them"
+                f"column {name!r} is infinite or too large in {int(wrong.sum())} of {len(wrong)} "
+                f"rows, first in row {int(frame.index[wrong][0]) + 1}: remove or correct them"
+            )
+
+
+def _refuse_constant(targets: "pd.DataFrame") -> None:
+    for name in targets:
+        values = targets[name].to_numpy()
+        if len(values) > 1 and (values == values[0]).all():
+            raise InputError(
+                f"target {name!r} is {values[0]:g} in every row: there is nothing to predict"
             )

@@ -12,6 +12,7 @@ from prerank.report import (
     ReliabilityGrid,
     SelectionDisplay,
 )
+from prerank.report.captions import listed
 from prerank.report.explanations import explanation_of
 from prerank.report.pages import Illustration, Page, Section
 from prerank.storage import versions
@@ -33,6 +34,7 @@ LEGEND = {
     "method": "closed form, or ranks among samples",
 }
 _SHOWN_COMPONENTS = 16
+_NAMED_GROUPS = 3
 
 
 def diagnosis_page(
@@ -58,14 +60,17 @@ def diagnosis_page(
     whole = found.overall if isinstance(found, GroupedDiagnosis) else found
     verdict = whole.verdict()
     wrong = {name: one for name, one in groups.items() if one.verdict().mood == "bad"}
-    points, mood = verdict.points, verdict.mood
+    points, mood, headline = verdict.points, verdict.mood, verdict.headline
     if groups:
         told = f"Within groups: {len(wrong)} of {len(groups)} are miscalibrated."
         points = (told, *points)
-        mood = "bad" if wrong else mood
+    if wrong and mood != "bad":
+        mood = "bad"
+        named = listed(list(wrong)) if len(wrong) <= _NAMED_GROUPS else f"{len(wrong)} groups"
+        headline = f"Miscalibrated within {named}, though not over all rows."
     return Page(
         title=title,
-        headline=verdict.headline,
+        headline=headline,
         mood=mood,
         points=points,
         advice=verdict.advice,

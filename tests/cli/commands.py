@@ -1,0 +1,125 @@
+"""Running commands, in a process of their own or in this one, and what they may leave behind."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+import prerank
+from prerank.cli import app
+
+SOURCE = Path(prerank.__file__).parents[1]
+QUICK = ("--max-epochs", "3", "--components", "1")
+SETTINGS = {
+    "PYTHONPATH": str(SOURCE),
+    "COLUMNS": "200",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONIOENCODING": "utf-8",
+    "NO_COLOR": "1",
+}
+COMMAND = (sys.executable, "-m", "prerank")
+
+
+def run(*arguments, cwd):
+    """A process of its own, as a user starts it."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | SETTINGS,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def call(*arguments):
+    """The same in this process, which is quick."""
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(word) for word in arguments])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def said(done):
+    """What a command that worked printed, with single spaces."""
+    code = done.exit_code if hasattr(done, "exit_code") else done.returncode
+    assert code == 0, done.stderr
+    assert done.stderr == ""
+    return " ".join(done.stdout.split())
+
+
+def record(done):
+    """The one JSON value that a command printed, all of whose numbers are finite."""
+
+    def refuse(word):
+        raise AssertionError(f"{word} is no JSON")
+
+    return json.loads(done.stdout, parse_constant=refuse)
+
+
+def refused(done):
+    """The line that says why nothing was done."""
+    code = done.exit_code if hasattr(done, "exit_code") else done.returncode
+    assert (code, done.stdout) == (1, ""), done.stderr
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("\n")
+    assert "Traceback" not in done.stderr
+    return done.stderr.removeprefix("Error: ").strip()
+
+
+@contextmanager
+def small_files(size=1000):
+    """Let no file be larger than so many bytes: writing fails midway, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def contents(folder):
+    """Bytes of all files below a folder, None for the folders, hidden ones too."""
+    return {
+        path.relative_to(folder).as_posix(): None if path.is_dir() else path.read_bytes()
+        for path in sorted(Path(folder).rglob("*"))
+    }
+
+
+class Reader(HTMLParser):
+    """A page whose tags are all closed: its text, its headline and its mood."""
+
+    def __init__(self, path):
+        super().__init__(convert_charrefs=True)
+        self.open, self.text, self.headline, self.mood = [], "", "", ""
+        self.within = ""
+        self.feed(Path(path).read_text(encoding="utf-8"))
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.within = dict(attrs).get("class") or ""
+        if self.within.startswith("verdict "):
+            self.mood = self.within.removeprefix("verdict ")
+        if tag not in {"meta", "link", "img", "br"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        self.within = ""
+
+    def handle_data(self, data):
+        if self.within == "headline":
+            self.headline += data
+        if "style" not in self.open and "script" not in self.open:
+            self.text += data

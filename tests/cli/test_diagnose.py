@@ -1,0 +1,285 @@
+"""`prerank diagnose`: forecasts from files are judged, and faults that were put in are named."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cli.commands import Reader, call, contents, record, refused, run, said, small_files
+from prerank.forecasts import write_samples
+
+N, SAMPLES = 300, 40
+TARGETS = ("rain", "wind", "sun")
+FEW = ("--preranks", "marginal+scale+copula")  # pictures take time
+MIXING = np.linalg.cholesky(0.3 * np.eye(3) + 0.7)
+
+# From right samples to wrong ones, and what the verdict has to say.
+FAULTS = {
+    "too narrow": (lambda s: 0.4 * s, "predictions too narrow in every target"),
+    "biased": (lambda s: s + np.array([0.7, 0, 0]), "observed values lower than predicted in rain"),
+    "independent": (lambda s: s @ np.linalg.inv(MIXING).T, "dependence"),
+}
+
+
+@pytest.fixture(scope="module")
+def forecasts(tmp_path_factory):
+    """A folder with what was observed, right forecasts and wrong ones."""
+    folder = tmp_path_factory.mktemp("forecasts")
+    random = np.random.default_rng(4)
+    observed = random.normal(size=(N, 3)) @ MIXING.T
+    right = random.normal(size=(SAMPLES, N, 3)) @ MIXING.T
+    table = pd.DataFrame(observed, columns=list(TARGETS))
+    table["season"] = np.where(np.arange(N) % 2, "summer", "[winter]")
+    table.to_csv(folder / "observed.csv", index=False)
+    write_samples(folder / "right.parquet", right, TARGETS)
+    for fault, (spoil, _) in FAULTS.items():
+        write_samples(folder / f"{fault}.parquet", spoil(right), TARGETS)
+    season = np.where(np.arange(N) % 2, 0.6, -0.6)[:, None]
+    write_samples(folder / "seasonal.npz", right * 1.17 + season, TARGETS)
+    return folder
+
+
+def diagnose(samples, *options, observed="observed.csv", folder):
+    given = ("--samples", folder / samples, "--observations", folder / observed)
+    return call("diagnose", *given, *options)
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_named(fault, forecasts, place):
+    words = FAULTS[fault][1]
+    done = diagnose(f"{fault}.parquet", "--out", "new/report.html", *FEW, folder=forecasts)
+    first = done.stdout.splitlines()[0]
+    assert "miscalibrated: " in first
+    assert words in first
+    assert ("dependence" in first) == (fault == "independent")
+    assert "What to try: " in said(done)
+    assert "│ marginal " in done.stdout
+    assert "Page: new/report.html" in done.stdout
+    page = Reader("new/report.html")
+    assert (page.headline, page.mood) == (first, "bad")
+    assert f"Forecasts in {fault}.parquet" in page.text
+    assert list(contents(place)) == ["new", "new/report.html"]
+    found = record(diagnose(f"{fault}.parquet", "--json", *FEW, folder=forecasts))
+    assert found["verdict"]["headline"] == first
+    assert found["verdict"]["mood"] == "bad"
+    assert found["verdict"]["advice"]
+
+
+def test_a_right_forecast_is_acquitted(forecasts, place):
+    words = said(diagnose("right.parquet", folder=forecasts))
+    assert words.startswith("No evidence of miscalibration on 300 rows.")
+    assert "Skipped hdr: hdr needs a density" in words
+    options = ("--out", "report.html", "--preranks", "marginal", "--quiet")
+    assert said(diagnose("right.parquet", *options, folder=forecasts)) == ""
+    page = Reader("report.html")
+    assert page.mood == "good"
+    assert "No evidence" in page.headline
+
+
+def test_the_check_has_a_code_of_its_own(forecasts, place):
+    """As a process of its own, as in a script."""
+    observed = ("--observations", forecasts / "observed.csv", "--check", "--quiet")
+    wrong = run("diagnose", "--samples", forecasts / "too narrow.parquet", *observed, cwd=place)
+    assert (wrong.returncode, wrong.stdout, wrong.stderr) == (4, "", "")
+    right = diagnose("right.parquet", "--check", "--quiet", folder=forecasts)
+    assert (right.exit_code, right.stdout, right.stderr) == (0, "", "")
+    done = diagnose("biased.parquet", "--check", "--json", folder=forecasts)
+    assert done.exit_code == 4
+    assert record(done)["verdict"]["mood"] == "bad"
+    assert diagnose("biased.parquet", folder=forecasts).exit_code == 0  # nobody asked
+
+
+def test_json_is_all_that_is_printed(forecasts):
+    done = diagnose("right.parquet", "--json", folder=forecasts)
+    assert (done.exit_code, done.stderr) == (0, "")
+    found = record(done)
+    assert set(found) == {"n", "verdict", "findings", "skipped", "remarks"}
+    assert found["n"] == N
+    components = [row for row in found["findings"] if row["component"] != "all"]
+    assert {row["component"] for row in components} > set(TARGETS)
+    assert all(row["p_holm"] is None for row in components)
+    assert all(0 < row["p_value"] <= 1 for row in found["findings"])
+
+
+def test_groups(forecasts, place):
+    """Right over all rows, and wrong in opposite ways within the seasons."""
+    options = ("--by", "season", "--preranks", "marginal", "--check")
+    done = diagnose("seasonal.npz", *options, "--out", "report.html", folder=forecasts)
+    assert (done.exit_code, done.stderr) == (4, "")
+    lines = done.stdout.splitlines()
+    assert "Within groups: 2 of 2 are miscalibrated." in lines
+    told = {line.partition(": ")[0]: line for line in lines if line.startswith(("summer", "[w"))}
+    assert "observed values lower than predicted in every target" in told["summer"]
+    assert "observed values higher than predicted in every target" in told["[winter]"]
+    page = Reader("report.html")
+    assert page.mood == "bad"
+    assert page.headline == "Miscalibrated within [winter] and summer, though not over all rows."
+    assert "Within groups: 2 of 2 are miscalibrated." in page.text
+    found = record(diagnose("seasonal.npz", *options, "--json", folder=forecasts))
+    assert found["verdict"]["mood"] == "good"
+    assert {name: one["n"] for name, one in found["groups"].items()} == {
+        "[winter]": 150,
+        "summer": 150,
+    }
+    assert {one["verdict"]["mood"] for one in found["groups"].values()} == {"bad"}
+
+
+def test_groups_of_a_right_forecast(forecasts):
+    options = ("--by", "season", "--preranks", "marginal", "--check")
+    words = said(diagnose("right.parquet", *options, folder=forecasts))
+    assert "Within groups: 0 of 2 are miscalibrated." in words
+
+
+def test_targets_and_preranks_are_chosen(forecasts):
+    options = ("--targets", "wind,rain", "--preranks", "marginal+copula", "--json", "--seed", "3")
+    found = record(diagnose("right.parquet", *options, folder=forecasts))
+    names = [(row["prerank"], row["component"]) for row in found["findings"]]
+    assert names == [
+        *(("marginal", name) for name in ("all", "wind", "rain")),
+        ("copula", "all"),
+    ]
+
+
+def test_seeds_reproduce_the_numbers(forecasts, place):
+    """Ties are broken at random."""
+    random = np.random.default_rng(0)
+    np.save("samples.npy", random.integers(3, size=(20, 80, 1)))
+    pd.DataFrame({"count": random.integers(3, size=80)}).to_csv("observed.csv", index=False)
+    first, again, other = (
+        diagnose("samples.npy", "--json", "--seed", seed, folder=place).stdout for seed in "001"
+    )
+    assert first == again != other
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-200, 1.0, 1e200], ids=str)
+def test_units_do_not_matter(factor, forecasts, place):
+    random = np.random.default_rng(0)
+    np.save("samples.npy", factor * random.normal(size=(30, 60, 2)))
+    table = pd.DataFrame(factor * random.normal(size=(60, 2)), columns=["a", "b"])
+    table.to_csv("observed.csv", index=False)
+    found = record(diagnose("samples.npy", "--json", folder=place))
+    assert found["n"] == 60
+    if factor == 1e200:  # as for the numbers themselves
+        np.save("samples.npy", np.load("samples.npy") / 1e200)
+        (table / 1e200).to_csv("observed.csv", index=False)
+        plain = record(diagnose("samples.npy", "--json", folder=place))
+        assert plain["verdict"] == found["verdict"]
+
+
+def test_remarks_are_told(forecasts, place):
+    pd.read_csv(forecasts / "observed.csv")[:250].assign(day=range(250)).to_csv("o.csv")
+    wide = {"day": range(240), **{f"rain_{k}": np.arange(240.0) + k for k in range(3)}}
+    pd.DataFrame(wide).to_csv("s.csv", index=False)
+    done = diagnose("s.csv", "--preranks", "marginal", observed="o.csv", folder=place)
+    notes = [line for line in done.stdout.splitlines() if line.startswith("Note: ")]
+    assert any("10 of 250 rows" in note for note in notes)
+
+
+# What is refused
+
+FILES = {
+    "no samples": (("none.npy", "observed.csv"), "none.npy: cannot be read: No such file"),
+    "no observations": (("s.npy", "none.csv"), "none.csv: cannot be read: No such file"),
+    "empty": (("empty.csv", "observed.csv"), "empty.csv: the file is empty"),
+    "header alone": (("header.csv", "observed.csv"), "header.csv: the table has no rows"),
+    "no suffix": (("folder", "observed.csv"), "folder: a file that ends in '' cannot be read"),
+    "a folder": (("folder.csv", "observed.csv"), "folder.csv: cannot be read: Is a directory"),
+    "unknown": (("s.xlsx", "observed.csv"), "ends in '.xlsx' cannot be read"),
+    "broken": (("broken.npz", "observed.csv"), "broken.npz: "),
+    "not numbers": (("nan.npy", "observed.csv"), "values are missing, NaN or infinite"),
+    "missing observation": (("s.npy", "gap.csv"), "1 of 9 observations are missing"),
+    "text observed": (("s.npy", "text.csv"), "which does not fit 9 rows and 1 targets"),
+    "rows that differ": (("short.npy", "observed.csv"), "which does not fit 9 rows"),
+    "one sample": (("one.npy", "observed.csv"), "where 2 are needed"),
+}
+
+
+@pytest.fixture
+def files(place):
+    """Nine rows, and files that are wrong in many ways."""
+    samples = np.random.default_rng(0).normal(size=(5, 9, 2))
+    table = pd.DataFrame(samples[0], columns=["a", "b"])
+    table.to_csv("observed.csv", index=False)
+    table.assign(a=table.a.where(table.index != 3)).to_csv("gap.csv", index=False)
+    table.assign(a="high").to_csv("text.csv", index=False)
+    np.save("s.npy", samples)
+    np.save("short.npy", samples[:, :8])
+    np.save("one.npy", samples[:1])
+    np.save("nan.npy", np.where(samples == samples[0, 0, 0], np.nan, samples))
+    (place / "broken.npz").write_bytes(b"PK")
+    (place / "s.xlsx").write_bytes(b"PK")
+    (place / "empty.csv").touch()
+    (place / "header.csv").write_text("sample,a,b\n")
+    for name in ("folder", "folder.csv"):
+        (place / name).mkdir()
+    return place
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_files_that_are_refused(case, files):
+    (samples, observed), words = FILES[case]
+    before = contents(files)
+    given = ("--samples", samples, "--observations", observed, "--out", "new/report.html")
+    assert words in refused(call("diagnose", *given))
+    assert contents(files) == before
+
+
+OPTIONS = {
+    "prerank": (("--preranks", "marginl"), "unknown prerank 'marginl'. Did you mean 'marginal'?"),
+    "density": (("--preranks", "hdr"), "hdr needs a density"),
+    "no prerank": (("--preranks", ""), "cannot read ''"),
+    "group": (("--by", "c"), "no column 'c' for the groups"),
+    "axis": (("--sample-axis", "7"), "sample_axis is 7"),
+    "sample": (("--sample", "member"), "use sample_axis for arrays"),
+    "page over samples": (("--out", "s.npy"), "s.npy is read by this command"),
+    "page over observations": (("--out", "./observed.csv"), "observed.csv is read by this command"),
+    "page below a file": (("--out", "s.npy/r.html"), "cannot write s.npy/r.html: Not a directory"),
+    "page nowhere": (("--out", "/proc/r.html"), "cannot write /proc/r.html: "),
+    "page on a device": (("--out", "full.html"), "full.html is not a file: it is not replaced"),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_options_that_are_refused(case, files):
+    options, words = OPTIONS[case]
+    before = contents(files)
+    (files / "full.html").symlink_to("/dev/full")
+    given = ("--samples", "s.npy", "--observations", "observed.csv", *options)
+    assert words in refused(call("diagnose", *given))
+    (files / "full.html").unlink()
+    assert contents(files) == before
+
+
+BAD_USAGE = [
+    (("--targets", ""), "--targets"),
+    (("--key", "a,,b"), "--key"),
+    (("--sample-axis", "first"), "--sample-axis"),
+    (("--seed", "-1"), "--seed"),
+    (("--out", "folder"), "--out"),
+    (("--frobnicate",), "--frobnicate"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), BAD_USAGE, ids=[named for _, named in BAD_USAGE])
+def test_usage_that_is_not_known(words, named, files):
+    before = contents(files)
+    done = call("diagnose", "--samples", "s.npy", "--observations", "observed.csv", *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert named in done.stderr
+    assert contents(files) == before
+
+
+def test_both_files_are_needed(files):
+    assert call("diagnose", "--samples", "s.npy").exit_code == 2
+    assert call("diagnose", "--observations", "observed.csv").exit_code == 2
+
+
+def test_a_full_disk(files):
+    before = contents(files)
+    given = ("--samples", "s.npy", "--observations", "observed.csv", "--out", "new/report.html")
+    with small_files():
+        done = call("diagnose", *given, "--preranks", "marginal")
+    assert refused(done) == "cannot write new/report.html: File too large"
+    assert contents(files) == before

@@ -28,6 +28,7 @@ from prerank.training import Settings, TrainingData
 __all__ = ["MixtureRegressor"]
 
 _MIN_STEPS = 10
+_TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose accuracy
 
 
 class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,10 +55,9 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             whose energy score stays within the budget, over three paired splits.
         budget: by how much the energy score may worsen, for `"auto"`.
         max_epochs: upper limit, without the penalty and again with it.
-        patience: epochs without improvement after which training stops; three times as many with
-            the penalty.
+        patience: epochs without improvement after which training stops.
         batch_size: rows per step.
-        lr: learning rate.
+        lr: learning rate; with the penalty, three tenths of it.
         device: such as `"cpu"` or `"cuda"`; the GPU where there is one, by default.
         random_state: seed of splits, initial weights and noise.
         verbose: 1 shows a progress bar.
@@ -223,6 +223,8 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             min_steps=_MIN_STEPS,
             max_epochs=self.max_epochs,
             patience=self.patience,
+            tuning_patience=1,
+            tuning_rate=_TUNING_RATE,
         )
 
     def _check_training(

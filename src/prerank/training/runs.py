@@ -9,7 +9,6 @@ from prerank.inputs import as_count
 
 __all__ = ["Progress", "Run", "Settings", "TrainingResult"]
 
-_TUNING_PATIENCE = 3  # times the patience: the gap to the validation rows closes by and by
 _TUNING_STEPS = 10
 _STOPS = ("objective", "score")
 
@@ -49,6 +48,8 @@ class Settings:
             `"objective"`, or its `"score"` alone.
         shift: let a `CalibrationPenalty` aim at calibration on the validation rows, by a shift that
             is measured after each epoch.
+        tuning_patience: how many times the patience the second part has.
+        tuning_rate: its learning rate, as a multiple of lr.
     """
 
     lr: float = 1e-3
@@ -61,24 +62,27 @@ class Settings:
     fine_tune: bool = True
     shift: bool = True
     stop_on: str = "objective"
+    tuning_patience: int = 3
+    tuning_rate: float = 1.0
 
     @property
     def tuning(self) -> "Settings":
-        """Settings of the second part, with the penalty: it has three times the patience.
+        """Settings of the second part, with the penalty.
 
-        And ten steps in an epoch at least, for its progress on few rows to be seen.
+        It has ten steps in an epoch at least, for its progress on few rows to be seen.
         """
         return replace(
             self,
-            patience=_TUNING_PATIENCE * self.patience,
+            lr=self.tuning_rate * self.lr,
+            patience=self.tuning_patience * self.patience,
             min_steps=max(_TUNING_STEPS, self.min_steps),
         )
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name in ("batch_size", "min_steps", "max_epochs", "patience"):
+        for name in ("batch_size", "min_steps", "max_epochs", "patience", "tuning_patience"):
             as_count(getattr(self, name), name, minimum=1)
-        for name in ("lr", "gradient_bound"):
+        for name in ("lr", "gradient_bound", "tuning_rate"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be positive, got {getattr(self, name)}")
         if self.stop_on not in _STOPS:

@@ -34,6 +34,8 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]
     Whatever happens, `path` holds either its old content or all of the new one.
     """
     target = Path(path)
+    if target.exists() and not target.is_file():
+        raise InputError(f"{target} is not a file: it is not replaced")
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
@@ -79,6 +81,7 @@ def write_tensors(
 
     Tensors that share memory are stored, and come back, as separate ones.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     # Copies, because the format refuses tensors that share memory.
@@ -86,7 +89,14 @@ def write_tensors(
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, value in tensors.items()
     }
-    return write_atomically(path, lambda file: save_file(stored, file, metadata=dict(about)))
+
+    def save(file: Path) -> None:
+        try:
+            save_file(stored, file, metadata=dict(about))
+        except SafetensorError as error:  # of the file system, such as a full disk
+            raise OSError(f"cannot write {os.fspath(path)}: {error}") from error
+
+    return write_atomically(path, save)
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 from prerank.errors import InputError
 
 __all__ = ["REPORT", "check_file", "check_folder", "new_folder", "writing"]
@@ -31,7 +29,7 @@ def writing(path: Path) -> Iterator[None]:
         for folder in missing:
             with suppress(OSError):
                 folder.rmdir()
-        if isinstance(error, OSError | SafetensorError):
+        if isinstance(error, OSError):
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"cannot write {path}: {reason}") from error
         raise

@@ -34,10 +34,10 @@ def test_faults_that_cancel_are_seen_within_groups(opposite):
 
 
 def test_the_whole_is_that_of_diagnose(opposite):
-    found = diagnose_by(forecast(), opposite, NAMES, generator=0)
-    pd.testing.assert_frame_equal(
-        found.overall.table, diagnose(forecast(), opposite, generator=0).table
-    )
+    found = diagnose_by(forecast(), opposite, NAMES, preranks="location+scale", generator=0)
+    alone = diagnose(forecast(), opposite, preranks="location+scale", generator=0)
+    columns = [name for name in alone.table.columns if name != "p_holm"]
+    pd.testing.assert_frame_equal(found.overall.table[columns], alone.table[columns])
 
 
 def test_a_group_is_diagnosed_as_if_alone(opposite):
@@ -56,15 +56,30 @@ def test_a_group_is_diagnosed_as_if_alone(opposite):
 
 def test_p_values_are_corrected_over_all_groups(opposite):
     found = diagnose_by(forecast(), opposite, NAMES, generator=0)
-    rows = found.table.query("component == 'all'")
-    smallest = rows.p_value.min()
-    assert rows.p_holm.min() == pytest.approx(smallest * len(rows))
-    assert set(found.table.columns[:2]) == {"group", "n"}
+    rows = pd.concat([found.table, found.overall.table]).query("component == 'all'")
+    assert rows.p_holm.min() == pytest.approx(rows.p_value.min() * len(rows))
+    assert list(found.table.columns[:2]) == ["group", "n"]
 
 
 def test_one_group_is_the_whole(opposite):
     found = diagnose_by(forecast(), opposite, ["all rows"] * N, generator=0)
     pd.testing.assert_frame_equal(found.groups["all rows"].table, found.overall.table)
+
+
+def test_one_wrong_group_of_many_can_be_seen():
+    # Over 20 groups and 7 pre-ranks, 2,000 replicates could not reject.
+    generator = torch.Generator().manual_seed(0)
+    groups = np.arange(4000) % 20
+    y = torch.randn(4000, 3, generator=generator)
+    y[groups == 7, 0] += 1.5
+    dist = MultivariateNormal(torch.zeros(4000, 3), torch.eye(3))
+    found = diagnose_by(dist, y, groups, generator=0)
+    verdicts = {name: one.verdict() for name, one in found.groups.items()}
+    assert [name for name, verdict in verdicts.items() if verdict.mood == "bad"] == ["7"]
+    assert "observed values higher than predicted in y0" in verdicts["7"].headline
+    marginal = found.groups["7"].table.set_index(["prerank", "component"]).loc[("marginal", "all")]
+    assert marginal.p_holm < 0.05
+    assert marginal.note == ""
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_densities_have_words_of_their_own():
     low = reliability_caption("hdr", ["hdr"], [LOW])
     high = reliability_caption("hdr", ["hdr"], [HIGH])
     assert "density is low (predictions too narrow" in low
-    assert "density is high (predictions too wide)" in high
+    assert "density is high (predictions too wide" in high
     signs = [s for s in itertools.product((-1, 0, 1), repeat=2) if any(s)]
     for shift, spread in signs:
         text = reliability_caption("hdr", ["hdr"], [DeviationShape(True, shift, spread)])

@@ -1,5 +1,6 @@
 """What a diagnosis found, as a table, as pictures, in words and as a page."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from os import PathLike
@@ -15,16 +16,19 @@ from prerank.calibration import (
     reliability_curve,
 )
 from prerank.report import ReliabilityDisplay, ReliabilityGrid
-from prerank.report.verdicts import Evidence, Verdict, reach_verdict
+from prerank.report.verdicts import Evidence, Part, Verdict, reach_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["ALL", "WEIGHTED", "Diagnosis", "Finding"]
+__all__ = ["ALL", "POWERLESS_TIES", "WEIGHTED", "Diagnosis", "Finding"]
 
 ALL = "all"
 """Component of the row that stands for a whole pre-rank."""
+
+POWERLESS_TIES = 0.9
+"""Share of the samples that tie with the observation, from which on there is nothing to see."""
 
 WEIGHTED = "weighted ranks"
 """Method whose PITs are not exactly uniform: no p-value, and no band."""
@@ -57,6 +61,7 @@ class Diagnosis:
         skipped: label and reason of each pre-rank that does not apply.
         levels: number of levels of PCE and curves.
         remarks: what else was noticed and can be done, in sentences.
+        tests: over how many p-values `p_holm` is corrected; None for those of the pre-ranks.
     """
 
     findings: tuple[Finding, ...]
@@ -64,6 +69,7 @@ class Diagnosis:
     skipped: dict[str, str]
     levels: int = 100
     remarks: tuple[str, ...] = ()
+    tests: int | None = None
 
     @cached_property
     def table(self) -> "pd.DataFrame":
@@ -133,19 +139,25 @@ class Diagnosis:
         for display in self.displays(model=model):
             rows = [f for f in self.findings if f.prerank == display.label and f.model == model]
             overall = next(row for row in rows if row.component == ALL)
-            shapes = deviation_shapes(display.curve, display.band) if display.band else []
+            components = [row for row in rows if row.component != ALL] or [overall]
+            band = display.band
+            shapes = deviation_shapes(display.curve, band) if band else [None] * len(components)
+            parts = [
+                Part(name, row.pce, row.p_value, shape)
+                for name, row, shape in zip(display.names, components, shapes, strict=True)
+            ]
             found.append(
                 Evidence(
                     label=display.label,
                     pce=overall.pce,
                     floor=overall.floor,
                     p_holm=overall.p_holm,
-                    names=display.names,
-                    shapes=tuple(shapes),
-                    note=overall.note,
+                    parts=tuple(parts),
+                    note=overall.note or _tied(components),
+                    powerless=overall.ties >= POWERLESS_TIES,
                 )
             )
-        return reach_verdict(found, n=self.n, remarks=self.remarks)
+        return reach_verdict(found, n=self.n, remarks=self.remarks, tests=self.tests)
 
     @property
     def n(self) -> int:
@@ -159,7 +171,7 @@ class Diagnosis:
 
         Args:
             path: of the file.
-            title: of the page.
+            title: of the page; a stack of predictors has none.
             options: see `prerank.diagnosis.pages.diagnosis_page`.
         """
         from prerank.diagnosis.pages import diagnosis_page
@@ -173,3 +185,11 @@ class Diagnosis:
         lines += [f"skipped {label}: {reason}" for label, reason in self.skipped.items()]
         lines += self.remarks
         return "\n".join(lines)
+
+
+def _tied(components: Sequence[Finding]) -> str:
+    """Which components cannot be judged."""
+    names = [row.component for row in components if row.ties >= POWERLESS_TIES]
+    return (
+        f"no power in {', '.join(names)}, whose samples tie with the observation" if names else ""
+    )

@@ -30,8 +30,9 @@ class GroupedDiagnosis:
 
     Attributes:
         overall: of all rows.
-        groups: of the rows of each group, by its name; `p_holm` is corrected over all pre-ranks of
-            all groups.
+        groups: of the rows of each group, by its name.
+
+    In both, `p_holm` is corrected over all pre-ranks of all groups and of the whole.
     """
 
     overall: Diagnosis
@@ -100,9 +101,11 @@ def diagnose_by(
             f"{tuple(dist.batch_shape)}"
         )
     rows = _rows(groups, dist.batch_shape[0])
-    options = {"levels": levels, "n_null": n_null}
+    tests = (1 + len(rows)) * len(measured.results)
+    options = {"levels": levels, "n_null": n_null, "tests": tests}
     found = {name: judge(measured.of_rows(at), **options) for name, at in rows.items()}
-    return GroupedDiagnosis(judge(measured, **options), _corrected(found))
+    parts = _corrected([judge(measured, **options), *found.values()])
+    return GroupedDiagnosis(parts[0], dict(zip(rows, parts[1:], strict=True)))
 
 
 def _rows(groups: object, n: int) -> dict[str, torch.Tensor]:
@@ -126,25 +129,25 @@ def _rows(groups: object, n: int) -> dict[str, torch.Tensor]:
     return {name: torch.tensor(at) for name, at in members.items()}
 
 
-def _corrected(found: dict[str, Diagnosis]) -> dict[str, Diagnosis]:
-    """Correct the p-values of whole pre-ranks over all groups."""
+def _corrected(found: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """Correct the p-values of whole pre-ranks over all of them."""
     places = [
-        (name, k)
-        for name, one in found.items()
-        for k, finding in enumerate(one.findings)
+        (one, k)
+        for one, diagnosis in enumerate(found)
+        for k, finding in enumerate(diagnosis.findings)
         if finding.component == ALL
     ]
-    values = holm([found[name].findings[k].p_value for name, k in places])
+    values = holm([found[one].findings[k].p_value for one, k in places])
     corrected = dict(zip(places, values, strict=True))
-    return {
-        name: replace(
-            one,
+    return [
+        replace(
+            diagnosis,
             findings=tuple(
-                replace(finding, p_holm=float(corrected[name, k]))
-                if (name, k) in corrected
+                replace(finding, p_holm=float(corrected[one, k]))
+                if (one, k) in corrected
                 else finding
-                for k, finding in enumerate(one.findings)
+                for k, finding in enumerate(diagnosis.findings)
             ),
         )
-        for name, one in found.items()
-    }
+        for one, diagnosis in enumerate(found)
+    ]

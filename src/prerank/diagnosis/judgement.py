@@ -1,5 +1,6 @@
 """From PITs to findings: errors, floors and p-values."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -7,13 +8,13 @@ import numpy as np
 from torch import Tensor
 
 from prerank.calibration import component_null, holm, null_pce, p_value, pce, pce_floor
-from prerank.diagnosis.findings import ALL, WEIGHTED, Diagnosis, Finding
+from prerank.diagnosis.findings import ALL, POWERLESS_TIES, WEIGHTED, Diagnosis, Finding
 from prerank.pits import ProjectedPIT
 
 __all__ = ["Measurement", "judge"]
 
-_POWERLESS_TIES = 0.9
 _BLUNT = 0.05
+_MOST_NULL = 200_000
 _BLUNT_NOTE = "n_null is too small to reject at 5 % after Holm's correction"
 
 
@@ -50,31 +51,44 @@ class Measurement:
         return replace(self, results=tuple(part(result) for result in self.results))
 
 
-def judge(measured: Measurement, *, levels: int, n_null: int) -> Diagnosis:
+def judge(
+    measured: Measurement, *, levels: int, n_null: int, tests: int | None = None
+) -> Diagnosis:
     """Measure errors, and their evidence.
 
     Args:
         measured: the PITs.
         levels: number of levels of the PCE.
         n_null: replicates for the mean over several components.
+        tests: over how many p-values the correction will go in the end, where that is more than
+            those of the pre-ranks: a p-value that is as small as n_null allows is then computed
+            with as many replicates as the correction needs.
     """
     results = measured.results
+    enough = n_null if tests is None else min(_MOST_NULL, math.ceil(2 * tests / _BLUNT))
     findings: list[Finding] = []
     for model in range(results[0].z.shape[:-2].numel()):
         # The same choices for every model of a stack, as if each had been diagnosed alone.
         groups = [
             _judge(
-                _member(result, model), model, measured.targets, levels, n_null, measured.null_seed
+                _member(result, model),
+                model,
+                measured.targets,
+                levels,
+                (n_null, enough),
+                measured.null_seed,
             )
             for result in results
         ]
         corrected = holm([overall.p_value for overall, *_ in groups])
         for (overall, *components), value in zip(groups, corrected, strict=True):
-            blunt = bool(components) and len(results) / (n_null + 1) > _BLUNT
+            blunt = (
+                bool(components) and (tests or len(results)) / (max(n_null, enough) + 1) > _BLUNT
+            )
             note = "; ".join(filter(None, [overall.note, _BLUNT_NOTE if blunt else ""]))
             findings += [replace(overall, p_holm=float(value), note=note), *components]
     pits = {result.prerank.label: result.z for result in results}
-    return Diagnosis(tuple(findings), pits, measured.skipped, levels, measured.remarks)
+    return Diagnosis(tuple(findings), pits, measured.skipped, levels, measured.remarks, tests)
 
 
 def _member(result: ProjectedPIT, model: int) -> ProjectedPIT:
@@ -92,7 +106,7 @@ def _judge(
     model: int,
     targets: Sequence[str],
     levels: int,
-    n_null: int,
+    n_null: tuple[int, int],
     null_seed: int,
 ) -> list[Finding]:
     """The finding for a pre-rank, then those for its components where there are several."""
@@ -103,11 +117,15 @@ def _judge(
     null = null_pce(n, levels=levels)
     p_values = [p_value(float(e), null) if testable else np.nan for e in errors]
     overall = p_values[0]
-    if result.stand_ins is not None:
+    stand_ins = result.stand_ins
+    for count in sorted(set(n_null)) if stand_ins is not None else ():
+        assert stand_ins is not None
         replicates = component_null(
-            result.z, result.stand_ins, levels=levels, n_null=n_null, generator=null_seed
+            result.z, stand_ins, levels=levels, n_null=count, generator=null_seed
         )
         overall = p_value(float(errors.mean()), replicates.cpu().numpy())
+        if overall > 1 / (count + 1):
+            break
 
     def finding(component: str, error: Tensor, p: float, ties: Tensor) -> Finding:
         return Finding(
@@ -135,6 +153,6 @@ def _judge(
 
 def _note(ties: float, testable: bool) -> str:
     notes = [] if testable else ["weighted samples: no p-value"]
-    if ties >= _POWERLESS_TIES:
+    if ties >= POWERLESS_TIES:
         notes.append(f"no power: {ties:.0%} of the samples tie with the observation")
     return "; ".join(notes)

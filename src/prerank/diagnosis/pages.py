@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from prerank.calibration import default_bins, histogram_band, pit_histogram
 from prerank.diagnosis.findings import ALL, Diagnosis
 from prerank.diagnosis.groups import GroupedDiagnosis
+from prerank.errors import ShapeError
 from prerank.report import (
     CornerDisplay,
     PITHistogramDisplay,
@@ -58,6 +59,8 @@ def diagnosis_page(
     """
     groups = found.groups if isinstance(found, GroupedDiagnosis) else {}
     whole = found.overall if isinstance(found, GroupedDiagnosis) else found
+    if any(finding.model for finding in whole.findings):
+        raise ShapeError("a page shows one predictor: diagnose the members of a stack one by one")
     verdict = whole.verdict()
     wrong = {name: one for name, one in groups.items() if one.verdict().mood == "bad"}
     points, mood, headline = verdict.points, verdict.mood, verdict.headline
@@ -130,7 +133,7 @@ def _by_group(found: GroupedDiagnosis) -> Section:
     table = _overall(found.table)
     columns = ["group", "n", "prerank", "pce", "floor", "excess", "p_holm"]
     told = tuple(f"{name}: {one.verdict().headline}" for name, one in found.groups.items())
-    legend = {**LEGEND, "p_holm": "corrected over all pre-ranks of all groups"}
+    legend = {**LEGEND, "p_holm": "corrected over all pre-ranks of all groups and of the whole"}
     return Section("Within groups", told, table[columns], legend)
 
 

@@ -14,7 +14,7 @@ from prerank.forecasts.frames import Frame, listed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ROW", "Places", "choose_keys", "find_places", "one_each"]
+__all__ = ["ROW", "Places", "are_distinct", "choose_keys", "find_places", "one_each"]
 
 ROW = "row"  # the column that counts the rows of the observations from 0
 _AS_KEY = " (a key)"
@@ -51,7 +51,7 @@ def choose_keys(
         needed = {name for dims in gridded for name, size in dims.items() if size > 1}
         shared = spanned if needed <= set(spanned) else shared
     keys = [name for name in shared if name != by]
-    if by in shared and not _are_distinct(observations, keys):
+    if by in shared and not are_distinct(observations, keys):
         keys = shared
     return tuple(keys)
 
@@ -206,7 +206,8 @@ def _left_out(
     return tuple(remarks)
 
 
-def _are_distinct(frame: Frame, names: Sequence[str]) -> bool:
+def are_distinct(frame: Frame, names: Sequence[str]) -> bool:
+    """Whether the columns tell every row from every other."""
     if not names:
         return frame.size < 2
     codes = factorise([frame.columns[name] for name in names])

@@ -88,6 +88,11 @@ def match_array(path: Path, arrays: Arrays, observations: Frame, choices: Choice
         keys = choose_keys(frame, observations, targets, choices.by)
     else:
         keys = choices.key
+    tabled = observations.path.suffix.lower() not in (".npy", ".npz")
+    if stored is None and choices.targets is None and tabled:
+        remarks = (*remarks, f"targets were taken to be {listed(targets)}, in this order")
+    if not keys and len(observations.columns) > len(targets):
+        remarks = (*remarks, "forecasts and observations were matched by their order")
     places = find_places(frame, observations, keys, chosen=choices.key is not None, by_order=True)
     order = one_each(frame, places)
     chosen = values[:, order][..., [names.index(name) for name in targets]]

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.forecasts.alignment import ROW, Places, choose_keys, find_places
+from prerank.forecasts.alignment import ROW, Places, are_distinct, choose_keys, find_places
 from prerank.forecasts.comparison import factorise, ranked
 from prerank.forecasts.frames import Frame, is_numeric, listed
 from prerank.forecasts.records import Choices, Matched
@@ -49,6 +49,8 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
     places = find_places(
         samples, observations, keys, chosen=choices.key is not None, by_order=False
     )
+    if choices.key is None:
+        _refuse_doubtful_keys(samples, observations, places)
     chosen = _by_forecast(samples, places, numbers, label)  # (N, S)
     columns = [samples.numbers(name)[chosen.T] for name in targets]
 
@@ -147,3 +149,19 @@ def _by_forecast(
             "equally many"
         )
     return order.reshape(-1, usual)
+
+
+def _refuse_doubtful_keys(samples: Frame, observations: Frame, places: Places) -> None:
+    """A target that no sample varies looks like a key, and would select rows by their outcome."""
+    for name in places.keys:
+        rest = [key for key in places.keys if key != name]
+        doubtful = is_numeric(observations.columns[name]) and are_distinct(observations, rest)
+        if not (doubtful and rest):
+            continue
+        without = find_places(samples, observations, rest, chosen=True, by_order=False)
+        if not np.array_equal(without.rows, places.rows):
+            raise InputError(
+                f"{samples.path}: column {name!r} is the same in every sample of a forecast and "
+                f"differs from {observations.path.name}: say whether it is a target (--targets) or "
+                f"tells forecasts apart (--key)"
+            )

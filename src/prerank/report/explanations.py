@@ -38,7 +38,7 @@ _COPULA = Explanation(
     question="Do the targets reach low and high values together as often as predicted?",
     formula="T = number of samples that lie below the point in every target",
     small="observations too seldom above many samples in every target at once (values lower than "
-    "predicted, or targets that move together less)",
+    "predicted, targets that move together less, or, for three and more, predictions too narrow)",
     large="observations too often above many samples in every target at once (values higher than "
     "predicted, or targets that move together more)",
     outer="targets that move together more than predicted, or predictions too narrow",
@@ -91,18 +91,19 @@ EXPLANATIONS: dict[str, Explanation] = {
         large="neighbouring targets more alike than predicted",
         outer="a likeness of neighbouring targets that varies more than predicted",
         inner="a likeness of neighbouring targets that varies less than predicted",
-        blind="bias and width; two targets, for which it is constant; and the order of the targets "
-        "decides what a neighbour is",
+        blind="a bias or a width that all targets share, where their predicted means are alike; "
+        "and two targets, for which it is constant. The order of the targets decides what a "
+        "neighbour is",
         repair=_JOINT,
     ),
     "pca": Explanation(
         question="Are the directions in which the prediction varies most, and least, right?",
         formula="T_j = v_j(x) . y, for the principal directions v_j of the predicted covariance",
-        small="observed values lower than predicted",
-        large="observed values higher than predicted",
+        small="observed projections lower than predicted",
+        large="observed projections higher than predicted",
         outer="predictions too narrow",
         inner="predictions too wide",
-        blind="dependence beyond correlation",
+        blind="dependence that leaves the single projections alone",
         repair="a wrong width along the last components is a correlation that is predicted too "
         f"strong or too weak: {_JOINT}",
     ),
@@ -110,10 +111,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         question="Do observations fall into regions of high density as often as predicted?",
         formula="T = log of the predicted density at the point",
         small="observations too often where the density is low (predictions too narrow or off the "
-        "mark)",
-        large="observations too often where the density is high (predictions too wide)",
+        "mark, or targets that depend on each other less than predicted)",
+        large="observations too often where the density is high (predictions too wide, or targets "
+        "that depend on each other more than predicted)",
         outer="observations too often where the density is lowest or highest (some predictions too "
-        "narrow, others too wide)",
+        "narrow, others too wide, or a wrong dependence)",
         inner="observations too seldom where the density is lowest or highest",
         blind="errors that leave the density alone, such as a swap of two alike targets; samples "
         "without a density cannot be asked",
@@ -136,7 +138,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         question="Do observations lie as deep among the samples as predicted?",
         formula="T = mean over the targets of (samples below) x (samples above)",
         small="observations too often far out (predictions too narrow or off the mark)",
-        large="observations too often in the middle (predictions too wide)",
+        large="observations too often in the middle (predictions too wide, or a wrong dependence)",
         outer="observations too often far out or in the middle (some predictions too narrow, "
         "others too wide; or targets that move together more than predicted)",
         inner="observations too seldom far out or in the middle (targets that move together less "
@@ -147,11 +149,12 @@ EXPLANATIONS: dict[str, Explanation] = {
     "energy_score": Explanation(
         question="Are observations as far from the samples as these are from each other?",
         formula="T = energy score of the point against the other samples",
-        small="observations too often close to the samples (predictions too wide)",
+        small="observations too often close to the samples (predictions too wide, or targets that "
+        "depend on each other more than predicted)",
         large="observations too often far from the samples (predictions too narrow or off the "
-        "mark)",
+        "mark, or targets that depend on each other less than predicted)",
         outer="observations too often very close or very far (some predictions too wide, others "
-        "too narrow)",
+        "too narrow, or a wrong dependence)",
         inner="observations too seldom very close or very far",
         blind="which side an observation lies on",
         repair="train with a penalty on it, or on hdr where there is a density",

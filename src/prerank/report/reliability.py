@@ -116,8 +116,8 @@ class ReliabilityDisplay:
             >>> from torch.distributions import MultivariateNormal
             >>> dist = MultivariateNormal(torch.zeros(200, 3), torch.eye(3))
             >>> y = 0.3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
-            >>> ReliabilityDisplay.from_predictions(dist, y, "hdr", generator=0).caption
-            'hdr: observations too often where the density is high (predictions too wide).'
+            >>> ReliabilityDisplay.from_predictions(dist, y, "marginal", generator=0).caption
+            'marginal: predictions too wide in y0, y1 and y2.'
         """
         found, names = pits_and_names(dist, y, prerank, n_samples=n_samples, generator=generator)
         curve = reliability_curve(found.z, levels=levels)

@@ -5,18 +5,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from prerank.calibration import DeviationShape, null_pce, pce_floor
+from prerank.calibration import DeviationShape, holm, null_pce, pce_floor
 from prerank.report.captions import listed, shape_words
 from prerank.report.explanations import explanation_of
 
-__all__ = ["Evidence", "Mood", "Verdict", "reach_verdict"]
+__all__ = ["Evidence", "Mood", "Part", "Verdict", "reach_verdict"]
 
 Mood = Literal["good", "bad", "unclear"]
 
-_DENSITY = ("hdr", "energy_score", "band_depth")
 _SMALL, _LARGE = 0.01, 0.03  # excess in words: a bias of a tenth of the spread makes .03
+_WEAK = 0.01  # p-values above it are some evidence, whatever the size
 _BLUNT = 0.05  # an excess that should not go unseen
-_TOGETHER = {"location": "spread", "average_rank": "spread", "copula": "spread", "scale": "shift"}
+_SIGNIFICANCE = 0.05
+_COMPONENT_SIGNIFICANCE = 0.01  # of single components, corrected over all: beside the mean's .05
+# Part of the shape that tells of dependence: where targets move together more than predicted, their
+# mean varies more (spread), and they lie closer to each other (shift of scale).
+_TOGETHER = {
+    "location": "spread",
+    "average_rank": "spread",
+    "copula": "spread",
+    "multivariate_rank": "spread",
+    "scale": "shift",
+}
+_JOINT = (*_TOGETHER, "dependency", "pca")
 _ADVICE = {
     "narrow": "Too narrow: train with a calibration penalty (prerank fit, or CalibrationPenalty in "
     "your own loss). If the widths are right on the training rows and wrong here, the predictor is "
@@ -31,6 +42,23 @@ _ADVICE = {
 
 
 @dataclass(frozen=True)
+class Part:
+    """What was found for one component of a pre-rank.
+
+    Attributes:
+        name: of the component.
+        pce: of its PITs.
+        p_value: NaN where there is none.
+        shape: of its deviation; None where there is no band to judge it by.
+    """
+
+    name: str
+    pce: float
+    p_value: float
+    shape: DeviationShape | None
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What was found for one pre-rank.
 
@@ -39,23 +67,38 @@ class Evidence:
         pce: mean over the components.
         floor: what a perfect predictor scores on average.
         p_holm: corrected p-value, NaN where there is none.
-        names: of the components.
-        shapes: of the components; empty where there is no band to judge them by.
+        parts: its components, one at least.
         note: such as that there is no power.
+        powerless: whether nearly all samples tie with the observation.
     """
 
     label: str
     pce: float
     floor: float
     p_holm: float
-    names: tuple[str, ...]
-    shapes: tuple[DeviationShape, ...]
+    parts: tuple[Part, ...]
     note: str = ""
+    powerless: bool = False
 
     @property
     def kind(self) -> str:
         """The label without its argument."""
         return self.label.partition("(")[0]
+
+    @property
+    def wrong(self) -> tuple[Part, ...]:
+        """Components with evidence of their own, corrected within the pre-rank."""
+        if len(self.parts) == 1:
+            return self.parts
+        corrected = holm([part.p_value for part in self.parts])
+        return tuple(
+            part for part, p in zip(self.parts, corrected, strict=True) if p < _SIGNIFICANCE
+        )
+
+    @property
+    def excess(self) -> float:
+        """Of the worst component with evidence of its own, or else of their mean."""
+        return max((part.pce for part in self.wrong), default=self.pce) - self.floor
 
 
 @dataclass(frozen=True)
@@ -85,86 +128,122 @@ def reach_verdict(
     *,
     n: int,
     remarks: Sequence[str] = (),
-    significance: float = 0.05,
+    tests: int | None = None,
 ) -> Verdict:
     """Name the fault.
 
-    Where the margins fail, they say how. Where they pass and a pre-rank that looks at several
-    targets at once does not, the dependence between them is wrong.
+    A pre-rank fails where its corrected p-value is below .05 or, since one wrong component is
+    diluted in the mean over many, where that of a component, corrected over all components of all
+    pre-ranks, is below .01. Where the margins fail, they say how; with wrong margins no other
+    pre-rank can tell whether the dependence is wrong too. Where they pass and a pre-rank that looks
+    at several targets at once does not, it is.
 
     Args:
         evidence: of each pre-rank.
         n: number of rows.
         remarks: of the diagnosis, which become advice.
-        significance: corrected p-values below it count.
+        tests: over how many p-values the correction went; those of `evidence` by default.
 
     Example:
         >>> narrow, fine = DeviationShape(True, 0, 1), DeviationShape(False, 0, 0)
-        >>> found = [Evidence("marginal", 0.08, 0.01, 0.0002, ("rain", "wind"), (narrow, fine))]
-        >>> reach_verdict(found, n=900).headline
+        >>> parts = Part("rain", 0.14, 1e-4, narrow), Part("wind", 0.01, 0.6, fine)
+        >>> reach_verdict([Evidence("marginal", 0.08, 0.01, 0.0002, parts)], n=900).headline
         'Strongly miscalibrated: predictions too narrow in rain.'
     """
     tested = [one for one in evidence if not math.isnan(one.p_holm)]
-    failing = [one for one in tested if one.p_holm < significance]
+    if tested and all(one.powerless for one in tested):
+        headline = "No verdict: samples and observations tie nearly everywhere."
+        return Verdict("unclear", headline, tuple(_notes(tested)), tuple(remarks))
     if not tested:
         headline = "No verdict: there is no p-value for weighted samples, only the size of errors."
         sizes = tuple(f"{one.label}: {_size(one)}." for one in evidence)
         return Verdict("unclear", headline, sizes, tuple(remarks))
+    failing = _failing(tested)
     if not failing:
-        return _acquittal(tested, n, remarks, significance)
-    worst = max(failing, key=lambda one: one.pce - one.floor)
-    fault, kinds = _fault(tested, failing)
-    headline = f"{_degree(worst.pce - worst.floor)} miscalibrated: {fault}."
+        return _acquittal(tested, n, remarks, tests or len(tested))
+    fault, kinds, witnesses = _fault(tested, failing)
+    degree = _degree(max(one.excess for one in witnesses))
     points = [
         f"{one.label} fails: {_size(one)}, p {_p(one.p_holm)}; {_words(one)}."
         for one in sorted(failing, key=lambda one: one.floor - one.pce)
     ]
-    passing = [one for one in tested if one not in failing]
-    points += _passed(passing, n)
+    points += _passed([one for one in tested if one not in failing], n)
     advice = [_ADVICE[kind] for kind in kinds if kind in _ADVICE]
     if "dependence" in kinds:
-        labels = [one.label for one in failing if one.kind != "marginal"]
-        repair = explanation_of(labels[0]).repair
-        advice.append(f"Dependence ({listed(labels)}): {repair}.")
-    elif "density" in kinds:
-        advice.append(f"Density: {explanation_of(worst.label).repair}.")
+        labels = [one.label for one in witnesses]
+        advice.append(f"Dependence ({listed(labels)}): {explanation_of(labels[0]).repair}.")
+    elif "other" in kinds:
+        label = witnesses[0].label
+        advice.append(f"{label}: {explanation_of(label).repair}.")
+    elif len(failing) > 1:
+        advice.append(
+            "The other pre-ranks may fail because the margins do, or on their own: repair the "
+            "margins first, and look again."
+        )
+    headline = f"{degree} miscalibrated: {fault}."
+    if all(min([one.p_holm, *(part.p_value for part in one.wrong)]) > _WEAK for one in witnesses):
+        headline = f"Some evidence of miscalibration: {fault}."
     return Verdict("bad", headline, tuple(points), (*advice, *remarks))
 
 
-def _fault(tested: Sequence[Evidence], failing: Sequence[Evidence]) -> tuple[str, list[str]]:
-    """The fault in words, and its kinds."""
+def _failing(tested: Sequence[Evidence]) -> list[Evidence]:
+    parts = [(one, part.p_value) for one in tested if len(one.parts) > 1 for part in one.parts]
+    if not parts:
+        return [one for one in tested if one.p_holm < _SIGNIFICANCE]
+    corrected = holm([p for _, p in parts])
+    single = {
+        one.label
+        for (one, _), p in zip(parts, corrected, strict=True)
+        if p < _COMPONENT_SIGNIFICANCE
+    }
+    return [one for one in tested if one.p_holm < _SIGNIFICANCE or one.label in single]
+
+
+def _fault(
+    tested: Sequence[Evidence], failing: Sequence[Evidence]
+) -> tuple[str, list[str], list[Evidence]]:
+    """The fault in words, its kinds, and the pre-ranks that show it."""
     margins = next((one for one in failing if one.kind == "marginal"), None)
     if margins is not None:
-        return _marginal_fault(margins)
-    joint = [one for one in failing if one.kind not in _DENSITY]
-    alone = any(one.kind == "marginal" for one in tested)
-    if joint and alone:
-        sign = _together(joint)
+        return *_marginal_fault(margins), [margins]
+    joint = [one for one in failing if _tells_of_dependence(one)]
+    if joint and any(one.kind == "marginal" for one in tested):
         how = {
             1: "they move together more than predicted",
             -1: "they move together less than predicted",
             0: "not together",
         }
-        fault = f"wrong dependence; each target is right on its own, but {how[sign]}"
-        return fault, ["dependence"]
-    kinds = ["dependence"] if joint else ["density"]
-    return f"{failing[0].label} fails, {_words(failing[0])}", kinds
+        fault = "wrong dependence; no evidence against any target on its own, but "
+        return fault + how[_together(joint)], ["dependence"], joint
+    worst = max(failing, key=lambda one: one.excess)
+    return f"{worst.label} fails, {_words(worst)}", ["other"], [worst]
+
+
+def _tells_of_dependence(one: Evidence) -> bool:
+    """A shift of the mean over targets, say, is a bias and no matter of dependence."""
+    if one.kind not in _JOINT:
+        return False
+    shapes = [part.shape for part in one.wrong if part.shape is not None]
+    if one.kind in ("location", "average_rank", "pca"):
+        return any(shape.spread for shape in shapes)
+    return True
 
 
 def _marginal_fault(margins: Evidence) -> tuple[str, list[str]]:
     groups: dict[str, list[str]] = {}
     kinds: dict[str, None] = {}
-    for name, shape in zip(margins.names, margins.shapes, strict=True):
-        if not shape.outside:
+    for part in margins.wrong:
+        shape = part.shape
+        if shape is None:
             continue
-        groups.setdefault(shape_words("marginal", shape), []).append(name)
+        groups.setdefault(shape_words("marginal", shape), []).append(part.name)
         found = {"bias": shape.shift != 0, "narrow": shape.spread > 0, "wide": shape.spread < 0}
         kinds |= dict.fromkeys([kind for kind, holds in found.items() if holds] or ["shape"])
     if not groups:  # the mean over the targets fails, though none does so alone
         return "the targets on their own are wrong by a little each", ["shape"]
-    if len(margins.names) == 1:
+    if len(margins.parts) == 1:
         return next(iter(groups)), list(kinds)
-    everywhere = len(next(iter(groups.values()))) == len(margins.names)
+    everywhere = len(next(iter(groups.values()))) == len(margins.parts)
     parts = [
         f"{words} in {'every target' if everywhere else listed(names)}"
         for words, names in groups.items()
@@ -176,25 +255,29 @@ def _together(joint: Sequence[Evidence]) -> int:
     """1 where targets move together more than predicted, -1 less, 0 where that is not clear."""
     votes = set()
     for one in joint:
-        for shape in one.shapes if one.kind in _TOGETHER else ():
-            # Targets that move together are close to each other: their variance is small.
-            sign = shape.spread if _TOGETHER[one.kind] == "spread" else -shape.shift
-            if shape.outside and sign:
-                votes.add(sign)
+        for part in one.parts if one.kind in _TOGETHER else ():
+            shape = part.shape
+            if shape is not None and shape.outside:
+                # Targets that move together are close to each other: their variance is small.
+                spread = _TOGETHER[one.kind] == "spread"
+                votes.add(shape.spread if spread else -shape.shift)
+    votes.discard(0)
     return votes.pop() if len(votes) == 1 else 0
 
 
-def _acquittal(
-    tested: Sequence[Evidence], n: int, remarks: Sequence[str], significance: float
-) -> Verdict:
+def _acquittal(tested: Sequence[Evidence], n: int, remarks: Sequence[str], tests: int) -> Verdict:
     null = null_pce(n)
-    seen = float(null[int((1 - significance / len(tested)) * len(null)) - 1]) - pce_floor(n)
+    place = min(len(null) - 1, math.ceil((1 - _SIGNIFICANCE / tests) * len(null)))
+    seen = float(null[place]) - pce_floor(n)
     labels = listed([one.label for one in tested])
     mood: Mood = "good" if seen < _BLUNT else "unclear"
     headline = f"No evidence of miscalibration on {n:,} rows."
     if mood == "unclear":
         headline = f"Too few rows to tell: no evidence of miscalibration on {n:,} of them."
-    size = f"On so many rows, an error of about {_number(seen)} above the floor would have shown."
+    size = (
+        f"With so many rows, an error of {_number(seen)} above the floor shows about every second "
+        "time, and a smaller one less often."
+    )
     return Verdict(mood, headline, (f"Looked at {labels}.", size, *_notes(tested)), tuple(remarks))
 
 
@@ -210,13 +293,13 @@ def _notes(found: Sequence[Evidence]) -> list[str]:
 
 
 def _words(one: Evidence) -> str:
-    outside = [(n, s) for n, s in zip(one.names, one.shapes, strict=False) if s.outside]
     groups: dict[str, list[str]] = {}
-    for name, shape in outside:
-        groups.setdefault(shape_words(one.label, shape), []).append(name)
+    for part in one.wrong:
+        if part.shape is not None:
+            groups.setdefault(shape_words(one.label, part.shape), []).append(part.name)
     if not groups:
-        return "no single deviation stands out"
-    if len(one.names) == 1:
+        return "no single component stands out"
+    if len(one.parts) == 1:
         return next(iter(groups))
     return "; ".join(f"{words} in {listed(names)}" for words, names in groups.items())
 

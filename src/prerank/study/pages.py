@@ -83,6 +83,11 @@ def _summary(after: "pd.DataFrame") -> tuple[str, Mood, tuple[str, ...]]:
     """In how many cells the penalty helped, and at what cost."""
     if not len(after):
         return "Nothing to compare yet: no penalised unit is done.", "unclear", ()
+    if after.gain_se.isna().all():
+        lower = int((after.gain > 0).sum())
+        told = "With one run in each cell there are no standard errors to judge this by."
+        headline = f"The calibration error is lower in {lower} of {len(after)} cells."
+        return headline, "unclear", (told,)
     better = int((after.gain > 2 * after.gain_se).sum())
     worse = int((after.gain < -2 * after.gain_se).sum())
     headline = (

@@ -1,7 +1,6 @@
 """Inputs and targets of one's own file as data frames, with every obstacle named."""
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.datasets.columns import as_numbers
-from prerank.datasets.reading import read_columns
+from prerank.datasets.reading import ROW_NUMBERS, read_columns
 from prerank.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ __all__ = ["Frame", "read_frame", "read_inputs"]
 
 _SHOWN_NAMES = 12
 _LARGEST = 1e150  # that can be squared and summed
-_INDEX = re.compile(r"(Unnamed: \d+|__index_level_\d+__)?")  # row numbers that pandas wrote along
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def _frame(
     _check_known(table, targets, "targets")
     _check_known(table, ignore, "ignored columns")
     if inputs is None:
-        others = [name for name in table.column_names if not _INDEX.fullmatch(name)]
+        others = [name for name in table.column_names if not ROW_NUMBERS.fullmatch(name)]
         inputs = [name for name in others if name not in {*targets, *ignore}]
     _check_known(table, inputs, "inputs")
     both = sorted(set(targets) & {*inputs, *ignore})

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -13,9 +14,12 @@ from prerank.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["parse_columns", "read_columns", "read_csv", "sniff_delimiter"]
+__all__ = ["ROW_NUMBERS", "parse_columns", "read_columns", "read_csv", "sniff_delimiter"]
 
 _CSV, _ARFF, _PARQUET = (".csv", ".tsv", ".txt", ".data"), (".arff",), (".parquet", ".pq")
+ROW_NUMBERS = re.compile(r"(Unnamed: \d+|__index_level_\d+__)?")
+"""Names of columns that pandas wrote along."""
+
 _DELIMITERS = ",;\t"
 _SAMPLE_CHARACTERS, _SAMPLE_ROWS = 65_536, 20
 _MISSING = ("", "?", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None")

@@ -15,6 +15,7 @@ from prerank.calibration import (
     reliability_band,
     reliability_curve,
 )
+from prerank.pits.ranks import WEIGHTED
 from prerank.report import ReliabilityDisplay, ReliabilityGrid
 from prerank.report.verdicts import Evidence, Part, Verdict, reach_verdict
 
@@ -22,16 +23,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["ALL", "POWERLESS_TIES", "WEIGHTED", "Diagnosis", "Finding"]
+__all__ = ["ALL", "POWERLESS_TIES", "Diagnosis", "Finding"]
 
 ALL = "all"
 """Component of the row that stands for a whole pre-rank."""
 
 POWERLESS_TIES = 0.9
 """Share of the samples that tie with the observation, from which on there is nothing to see."""
-
-WEIGHTED = "weighted ranks"
-"""Method whose PITs are not exactly uniform: no p-value, and no band."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +133,16 @@ class Diagnosis:
         Args:
             model: which one, of a stack of predictors.
         """
+        if model not in self._verdicts:
+            self._verdicts[model] = self._verdict(model)
+        return self._verdicts[model]
+
+    @cached_property
+    def _verdicts(self) -> dict[int, Verdict]:
+        """Those that were asked for."""
+        return {}
+
+    def _verdict(self, model: int) -> Verdict:
         found = []
         for display in self.displays(model=model):
             rows = [f for f in self.findings if f.prerank == display.label and f.model == model]

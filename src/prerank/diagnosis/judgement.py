@@ -8,8 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from prerank.calibration import component_null, holm, null_pce, p_value, pce, pce_floor
-from prerank.diagnosis.findings import ALL, POWERLESS_TIES, WEIGHTED, Diagnosis, Finding
+from prerank.diagnosis.findings import ALL, POWERLESS_TIES, Diagnosis, Finding
 from prerank.pits import ProjectedPIT
+from prerank.pits.ranks import WEIGHTED
 
 __all__ = ["Measurement", "judge"]
 

@@ -138,13 +138,12 @@ def _by_group(found: GroupedDiagnosis) -> Section:
 
 
 def _reliability(whole: Diagnosis, before: Diagnosis | None) -> Section:
-    rows = {"": whole.displays()}
-    if before is not None:
-        rows = {"before": before.displays(), "after": whole.displays()}
+    shown = whole.displays()
+    rows = {"": shown} if before is None else {"before": before.displays(), "after": shown}
     grid = ReliabilityGrid(rows)
     figure = _figure(grid.size)
     grid.plot(figure)
-    captions = " ".join(display.caption for display in whole.displays())
+    captions = " ".join(display.caption for display in shown)
     title = "Share of PITs up to each level; the diagonal is right, the band is chance"
     return Section("Reliability", illustrations=(Illustration(figure, captions, title),))
 

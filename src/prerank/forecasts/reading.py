@@ -1,7 +1,6 @@
 """Reading forecasts made elsewhere, and what was observed, from files of several formats."""
 
 import os
-import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from prerank.datasets.reading import read_columns
+from prerank.datasets.reading import ROW_NUMBERS, read_columns
 from prerank.errors import InputError
 from prerank.forecasts.arrays import array_names, array_observations, match_array, read_arrays
 from prerank.forecasts.comparison import factorise
@@ -30,7 +29,6 @@ __all__ = ["read_forecasts"]
 
 _TABLES = (".csv", ".tsv", ".txt", ".data", ".arff", ".parquet", ".pq")
 _ARRAYS, _NETCDF = (".npy", ".npz"), (".nc", ".nc4", ".netcdf")
-_INDEX = re.compile(r"(Unnamed: \d+|__index_level_\d+__)?")  # row numbers that pandas wrote along
 
 Content: TypeAlias = "Frame | dict[str, npt.NDArray[Any]] | xr.Dataset"
 
@@ -133,7 +131,7 @@ def _read(path: Path) -> Content:
     table = read_columns(path)
     if table.num_rows == 0:
         raise InputError(f"{path}: the table has no rows")
-    names = [name for name in table.column_names if not _INDEX.fullmatch(name)]
+    names = [name for name in table.column_names if not ROW_NUMBERS.fullmatch(name)]
     return Frame(path, table.num_rows, {name: table[name] for name in names})
 
 

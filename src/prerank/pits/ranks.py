@@ -19,7 +19,10 @@ from prerank.inputs import (
 from prerank.pits.closed_forms import ProjectedCDF, closed_form
 from prerank.preranks import PreRank
 
-__all__ = ["ProjectedPIT", "project_pits", "rank_pit"]
+__all__ = ["WEIGHTED", "ProjectedPIT", "project_pits", "rank_pit"]
+
+WEIGHTED = "weighted ranks"
+"""Method whose PITs are not exactly uniform: no p-value, and no band."""
 
 _CHUNK_VALUES = 2**22  # points times targets at a time
 
@@ -150,7 +153,7 @@ def _by_ranks(
         everyone = _pool_ranks(values, uniform)
         return ProjectedPIT(prerank, everyone[0], "ranks", ties, everyone[1:])
     z = rank_pit(values[0], values[1:], uniform[0], draws.weights)
-    method = "ranks" if draws.weights is None else "weighted ranks"
+    method = "ranks" if draws.weights is None else WEIGHTED
     return ProjectedPIT(prerank, z, method, ties)
 
 

@@ -16,10 +16,11 @@ from prerank.calibration import (
 )
 from prerank.calibration.error import check_pits
 from prerank.errors import ShapeError
+from prerank.pits.ranks import WEIGHTED
 from prerank.preranks import PreRankLike
 from prerank.report.captions import reliability_caption
 from prerank.report.colours import COLOURS
-from prerank.report.lettering import short_name
+from prerank.report.lettering import names_of, short_name
 from prerank.report.panels import split_axes
 from prerank.report.reliability import pits_and_names
 
@@ -86,14 +87,10 @@ class PITHistogramDisplay:
         bins, components = histogram.density.shape
         if band is not None and band.bins != bins:
             raise ShapeError(f"the band is for {band.bins} bins, but the histogram has {bins}")
-        if names is None:
-            names = [str(j) for j in range(components)] if components > 1 else [label or "PITs"]
-        if len(names) != components:
-            raise ShapeError(f"{len(names)} names for {components} components: {list(names)}")
         self.histogram = histogram
         self.band = band
         self.label = label
-        self.names = tuple(names)
+        self.names = names_of(components, names, label or "PITs")
 
     @classmethod
     def from_predictions(
@@ -128,7 +125,7 @@ class PITHistogramDisplay:
             'marginal: predictions too narrow in y0 and y1.'
         """
         found, names = pits_and_names(dist, y, prerank, n_samples=n_samples, generator=generator)
-        label, uniform = found.prerank.label, found.method != "weighted ranks"
+        label, uniform = found.prerank.label, found.method != WEIGHTED
         return cls.from_pits(
             found.z, label=label, names=names, level=level, bins=bins, band=uniform, ax=ax
         )

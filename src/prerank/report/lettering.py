@@ -1,16 +1,34 @@
 """Names that users give, on figures."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from prerank.errors import ShapeError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["NAMED", "name_lines", "short_name"]
+__all__ = ["NAMED", "name_lines", "names_of", "short_name"]
 
 NAMED = "named"
 """Mark (`gid`) of what a legend shall name."""
 
 _WIDEST = 16  # characters beside an axis
+
+
+def names_of(components: int, names: Sequence[str] | None, alone: str) -> tuple[str, ...]:
+    """Names of the components of a pre-rank, where none were given too.
+
+    Args:
+        components: J.
+        names: of all of them, or None: then they are numbered.
+        alone: name of a single one without a name.
+    """
+    if names is None:
+        return tuple(str(j) for j in range(components)) if components > 1 else (alone,)
+    if len(names) != components:
+        raise ShapeError(f"{len(names)} names for {components} components: {list(names)}")
+    return tuple(names)
 
 
 def short_name(name: str) -> str:

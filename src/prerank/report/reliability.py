@@ -18,10 +18,11 @@ from prerank.calibration import (
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_tensor, column_names
 from prerank.pits import ProjectedPIT, project_pits
+from prerank.pits.ranks import WEIGHTED
 from prerank.preranks import PreRankLike, parse
 from prerank.report.captions import reliability_caption
 from prerank.report.colours import COLOURS, STYLES
-from prerank.report.lettering import NAMED, name_lines, short_name
+from prerank.report.lettering import NAMED, name_lines, names_of, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,14 +79,10 @@ class ReliabilityDisplay:
                 f"{tuple(curve.observed.shape)}"
             )
         components = curve.observed.shape[1]
-        if names is None:
-            names = [str(j) for j in range(components)] if components > 1 else [label or "curve"]
-        if len(names) != components:
-            raise ShapeError(f"{len(names)} names for {components} components: {list(names)}")
         self.curve = curve
         self.band = band
         self.label = label
-        self.names = tuple(names)
+        self.names = names_of(components, names, label or "curve")
 
     @classmethod
     def from_predictions(
@@ -121,7 +118,7 @@ class ReliabilityDisplay:
         """
         found, names = pits_and_names(dist, y, prerank, n_samples=n_samples, generator=generator)
         curve = reliability_curve(found.z, levels=levels)
-        uniform = found.method != "weighted ranks"
+        uniform = found.method != WEIGHTED
         band = reliability_band(found.z.shape[-2], level=level, levels=levels) if uniform else None
         return cls(curve, band, label=found.prerank.label, names=names).plot(ax)
 

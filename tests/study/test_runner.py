@@ -22,6 +22,7 @@ from study.tiny import contents, rows_of, tiny, write_table
 
 SOURCE = Path(prerank.__file__).parents[1]
 SMALL = {"datasets": ("triple", "pair"), "variants": ("none", "marginal")}
+PATIENT = Settings(lr=1e-2, batch_size=256, max_epochs=100, patience=1000)
 WHOLE = [
     "base/pair.safetensors",
     "base/triple.safetensors",
@@ -299,8 +300,7 @@ def test_progress_tells_units_runs_and_time(tmp_path):
 
 
 def test_steps_of_an_earlier_process_are_not_counted_in_the_rate(tmp_path):
-    patient = Settings(lr=1e-2, batch_size=256, max_epochs=100, patience=1000)
-    plan = tiny(datasets=("triple",), variants=("none",), training=patient)
+    plan = tiny(datasets=("triple",), variants=("none",), training=PATIENT)
     with pytest.raises(Stopped):
         run_study(plan, tmp_path, checkpoint_every=0.0, on_progress=stopped_after(60))
     seen, times = [], []
@@ -308,6 +308,7 @@ def test_steps_of_an_earlier_process_are_not_counted_in_the_rate(tmp_path):
     def watch(progress):
         seen.append(progress)
         times.append(time.monotonic())
+        time.sleep(0.05)  # longer than what the machine does between a rate and the time noted here
         if len(seen) == 11:
             raise Stopped
 
@@ -323,15 +324,23 @@ def test_steps_of_an_earlier_process_are_not_counted_in_the_rate(tmp_path):
 
 
 def test_seconds_are_counted_over_all_processes(tmp_path):
-    patient = Settings(lr=1e-2, batch_size=256, max_epochs=200, patience=1000)
-    plan = tiny(datasets=("triple",), variants=("none",), training=patient)
+    plan = tiny(datasets=("triple",), variants=("none",), training=PATIENT)
+    seen = []
+
+    def dawdle(progress):
+        seen.append(progress)
+        time.sleep(0.1)
+        if len(seen) == 10:
+            raise Stopped
+
     begun = time.monotonic()
-    while run_study(plan, tmp_path, time_limit=0.3).left:
-        time.sleep(0.5)  # does not count
+    with pytest.raises(Stopped):
+        run_study(plan, tmp_path, checkpoint_every=0.0, on_progress=dawdle)
+    time.sleep(1)  # does not count
+    run_study(plan, tmp_path)
     spent = time.monotonic() - begun
-    seconds = float(Store(tmp_path).results().seconds.iloc[0])
-    # Several calls of .3 s; without a memory it would be less than one of them and its end.
-    assert 0.5 < seconds < spent
+    # Nine pauses lie before the last checkpoint of the first call.
+    assert 0.9 <= float(Store(tmp_path).results().seconds.iloc[0]) <= spent - 1
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 

@@ -20,9 +20,8 @@ from prerank.calibration import holm
 from summary import Curve, curves
 
 TUNING = ("households", "air", "births2", "scm20d", "scpf", "house", "wq")
-HELD_OUT = ("taxi", "bio", "blog_data", "births1", "wage", "ansur2")
 BUDGETS = (0.01, 0.02, 0.05, 0.10)
-DEFAULT, PUBLISHED = "default", "from scratch"
+DEFAULT = "default"
 TARGETS = {
     ("births2", "marginal"): 0.008,
     ("births2", "hdr"): 0.012,
@@ -118,32 +117,12 @@ def _differences(found: Curves, dataset: str, form: str) -> Iterator[Difference]
             yield Difference(ours - theirs)
 
 
-def held_out(found: Curves) -> Iterator[str]:
-    """The default against the published form made exact, on datasets that tuned nothing."""
-    yield "| dataset | pre-rank | before | published form, exact | default | difference ± se | |"
-    yield "|---|---|---:|---:|---:|---:|---|"
-    for (dataset, label, form), curve in found.items():
-        if dataset not in HELD_OUT or form != DEFAULT or (dataset, label, PUBLISHED) not in found:
-            continue
-        other = found[dataset, label, PUBLISHED]
-        ours, theirs = selected(curve, 0.10), selected(other, 0.10)
-        costs = [c.cost[c.selected(0.10)[1]] for c in (other, curve)]
-        difference = Difference(ours - theirs)
-        worse = difference.mean > 2 * difference.error
-        yield (
-            f"| {dataset} | {label} | {1e4 * curve.excess['test'][0].mean():.0f} "
-            f"| {1e4 * theirs.mean():.0f} ({costs[0]:+.1%}) | {1e4 * ours.mean():.0f} "
-            f"({costs[1]:+.1%}) | {1e4 * difference.mean:.0f} ± {1e4 * difference.error:.0f} "
-            f"| {'worse' if worse else ''} |"
-        )
-
-
 def main() -> None:
     """Compare from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     found = curves(parser.parse_args().folder)
-    for part in (reached, rivals, held_out):
+    for part in (reached, rivals):
         print("\n".join(part(found)), end="\n\n")
 
 

@@ -245,6 +245,13 @@ def test_the_chosen_one_qualifies_and_no_better_one_does(trials, budget, margin)
         assert qualifying[selection.strength] == min(qualifying.values())
 
 
+@pytest.mark.parametrize(("cost", "expected"), [(0.0005, 1), (0.0015, None)])
+def test_a_score_below_zero_has_a_budget_too(cost, expected):
+    base = trial(0, [0.05, 0.06], [-0.01, -0.01])
+    other = trial(1, [0.01, 0.02], [-0.01 + cost, -0.01 + cost])
+    assert choose_strength([base, other], budget=0.1).strength == expected
+
+
 def test_an_excess_below_zero_is_no_gain():
     # Less than a perfect predictor has on average: luck, or fitted to these rows.
     base = trial(0.0, [0.0005, -0.0005, 0.0003], [1.0, 1.0, 1.0])

@@ -182,8 +182,11 @@ def _refusal(trials: Sequence[Trial], found: Sequence[Judgement]) -> str:
 
 @np.errstate(all="ignore")  # what is not finite shows in the trace, and does not qualify
 def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement:
-    ratio = trial.energy.mean() / base.energy.mean()
-    ratio_se = _standard_error(trial.energy - ratio * base.energy) / base.energy.mean()
+    energy, start = trial.energy.mean(), base.energy.mean()
+    ratio = energy / start
+    energy_se = _standard_error(trial.energy - ratio * base.energy)
+    # The fair score of a predictor that is nearly sure and right can be below 0.
+    most = start + budget * abs(start)
     gain = base.excess - trial.excess
     gain_se = _standard_error(gain)
     return Judgement(
@@ -191,10 +194,10 @@ def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement
         excess=float(trial.excess.mean()),
         excess_gain=float(gain.mean()),
         gain_se=gain_se,
-        energy=float(trial.energy.mean()),
+        energy=float(energy),
         energy_ratio=float(ratio),
-        ratio_se=float(ratio_se),
-        within_budget=_finite(trial.energy) and bool(ratio + margin * ratio_se <= 1 + budget),
+        ratio_se=float(energy_se / abs(start)),
+        within_budget=_finite(trial.energy) and bool(energy + margin * energy_se <= most),
         improves=_finite(trial.excess)
         and bool(base.excess.mean() - max(trial.excess.mean(), 0.0) > margin * gain_se),
         chosen=False,

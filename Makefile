@@ -6,14 +6,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # Two test workers on two cores: more threads each would only fight.
-PYTEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n 2
+QUIETLY := OMP_NUM_THREADS=1 MPLBACKEND=Agg
+PYTEST := $(QUIETLY) $(BIN)/python -m pytest -n 2
+
+# Libraries that only tests/adapters needs, in environments that lie over .venv: what they hold goes
+# before it. skpro has one of its own, since it wants an older pandas.
+ADAPTERS := ngboost sbi lightning
+SKPRO := skpro
+OVER = "import sysconfig; print('import site; site.addsitedir(' + repr(sysconfig.get_path('purelib')) + ')')"
 
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "prerank needs Python 3.11 or newer, and $(PYTHON) is `$(PYTHON) --version 2>&1`;" \
 	    "name another one: make PYTHON=python3.12" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bench test test-fast test-slow test-gpu test-browser lint types layers wheel format lock clean
+.PHONY: help venv demo bench test test-fast test-slow test-gpu test-browser test-adapters docs lint types layers wheel format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +38,8 @@ bench: $(STAMP) ## measure the speed, and set it beside the targets, into benchm
 
 test: lint types layers wheel test-fast ## everything but the slow tests
 
-test-fast: $(STAMP) ## fast tests, and the examples in the source and the README
-	$(PYTEST) tests src README.md
+test-fast: $(STAMP) ## fast tests, and the examples in the source, the documentation and the README
+	$(PYTEST) tests src docs README.md
 
 test-slow: $(STAMP) ## statistical tests that need minutes
 	@$(PYTEST) -m "slow and not gpu" tests || { code=$$?; \
@@ -41,12 +48,24 @@ test-slow: $(STAMP) ## statistical tests that need minutes
 test-gpu: $(STAMP) ## tests that need a GPU
 	$(PYTEST) -n 0 -m gpu tests
 
+fuzz: $(STAMP) ## damaged files for every way in: CASES of them each (10000), from SEED (0)
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m fuzz.run --cases $(or $(CASES),10000) --seed $(or $(SEED),0)
+
 test-browser: $(STAMP) ## the report page in a real Chromium, which is installed where apt-get is
 	@command -v chromium > /dev/null || said=$$({ apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } 2>&1) || { \
 	  echo "$$said" >&2; echo "the browser tests need chromium on the PATH; on Debian, as root:" \
 	    "apt-get install chromium" >&2; exit 1; }
 	$(PYTEST) -m browser tests/browser
+
+test-adapters: .venv-adapters/.installed .venv-skpro/.installed ## predictions of other libraries, each in its environment
+	PRERANK_REQUIRED="$(ADAPTERS)" $(QUIETLY) .venv-adapters/bin/python -m pytest -n 2 tests/adapters
+	PRERANK_REQUIRED="$(SKPRO)" $(QUIETLY) .venv-skpro/bin/python -m pytest -n 2 tests/adapters
+
+docs: $(STAMP) ## the documentation, into build/docs/, and its tests
+	@rm -rf build/docs
+	$(QUIETLY) $(BIN)/sphinx-build --nitpicky --fail-on-warning --keep-going --quiet docs build/docs
+	$(PYTEST) -n 0 -m site tests/docs
 
 lint: $(STAMP) ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -73,7 +92,7 @@ format: $(STAMP) ## let ruff fix and format
 	$(BIN)/ruff format .
 
 # Left out of the lock: pip, prerank, and the CUDA packages that only some builds of torch bring.
-lock: ## write requirements.txt anew from the newest releases
+lock: ## write requirements*.txt anew from the newest releases
 	@$(NEW_ENOUGH)
 	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
 	$(PYTHON) -m venv "$$tmp/venv"; \
@@ -81,11 +100,30 @@ lock: ## write requirements.txt anew from the newest releases
 	sed -n '/^#/!q;p' requirements.txt > "$$tmp/lock"; \
 	"$$tmp/venv/bin/python" -m pip freeze --all > "$$tmp/freeze"; \
 	grep -Eiv '^(pip==|prerank |nvidia-|cuda-|triton)' "$$tmp/freeze" | sed 's/+[a-z0-9]*$$//' >> "$$tmp/lock"; \
-	cp "$$tmp/lock" requirements.txt
+	cp "$$tmp/lock" requirements.txt; \
+	over() { \
+	  "$$tmp/venv/bin/python" -m venv --without-pip "$$tmp/$$1"; \
+	  "$$tmp/venv/bin/python" -c $(OVER) > "$$(echo "$$tmp/$$1"/lib/python*/site-packages)/over.pth"; \
+	  "$$tmp/$$1/bin/python" -m pip install --quiet -c "$$2" $$3; \
+	  sed -n '/^#/!q;p' "requirements-$$1.txt" > "$$tmp/$$1.txt"; \
+	  "$$tmp/$$1/bin/python" -m pip freeze --local >> "$$tmp/$$1.txt"; \
+	  cp "$$tmp/$$1.txt" "requirements-$$1.txt"; \
+	}; \
+	over adapters requirements.txt "$(ADAPTERS)"; \
+	grep -v '^pandas==' requirements.txt > "$$tmp/any-pandas"; \
+	over skpro "$$tmp/any-pandas" "$(SKPRO)"
 
-clean: ## remove .venv, builds, caches and what the demonstration wrote
-	rm -rf $(VENV) build dist prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+clean: ## remove the environments, builds, caches and what the demonstration wrote
+	rm -rf $(VENV) .venv-adapters .venv-skpro build dist prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv-%/.installed: requirements-%.txt $(STAMP)
+	rm -rf .venv-$*
+	$(BIN)/python -m venv --without-pip .venv-$*
+	$(BIN)/python -c $(OVER) > $$(echo .venv-$*/lib/python*/site-packages)/over.pth
+	.venv-$*/bin/python -m pip install --quiet -r requirements-$*.txt
+	.venv-$*/bin/python -m pip check
+	@touch $@
 
 $(STAMP): requirements.txt pyproject.toml
 	@[ -x $(BIN)/python ] || { $(NEW_ENOUGH); }

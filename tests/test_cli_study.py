@@ -87,7 +87,7 @@ def test_a_study_is_run_to_its_end(whole):
     done, folder = whole
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # no progress bar outside a terminal
-    assert "All 2 units are done, 2 of them by this process" in done.stdout
+    assert "All 2 units are done, 2 of them by this call" in done.stdout
     assert "prerank study report study\n" in done.stdout
     store = Store(folder / "study")
     assert store.plan == PLAN
@@ -100,7 +100,7 @@ def test_run_again_it_does_nothing(whole):
     plan, out = folder / "plan.toml", folder / "study"
     done = study("run", plan, "--out", out, "--time-limit", "0")
     assert done.exit_code == 0
-    assert "All 2 units are done, 0 of them by this process" in done.stdout
+    assert "All 2 units are done, 0 of them by this call" in done.stdout
     assert contents(folder) == before
 
 
@@ -195,6 +195,7 @@ def test_a_file_in_the_way_of_a_folder_is_told_in_one_line(whole, tmp_path, comm
         (("run",), "plan"),
         (("run", "quick", "--out", __file__), "--out"),
         (("run", "quick", "--out", "x", "--workers", "0"), "--workers"),
+        (("run", "quick", "--out", "x", "--engine", "threads"), "--engine"),
         (("run", "quick", "--out", "x", "--time-limit", "-1"), "--time-limit"),
         (("run", "quick", "--out", "x", "--time-limit", "soon"), "--time-limit"),
         (("report", __file__), "folder"),
@@ -264,6 +265,35 @@ def test_a_broken_result_is_named(whole, tmp_path):
     failed(study("report", tmp_path / "study"), "ar1--marginal.parquet", "Remove it")
 
 
+def test_a_broken_result_is_made_again_where_that_is_asked_for(whole, tmp_path):
+    _, folder = whole
+    shutil.copytree(folder / "study", tmp_path / "study")
+    (tmp_path / "study" / "results" / "ar1--marginal.parquet").write_bytes(b"PAR1")
+    options = ["--out", tmp_path / "study", "--device", "cpu", "--quiet"]
+    done = study("run", folder / "plan.toml", *options, "--verify")
+    assert done.exit_code == 0
+    assert "ar1--marginal.parquet cannot be read" in done.stderr
+    assert "All 2 units are done, 1 of them by this call" in done.stdout
+    one, two = (rows_of(Store(path / "study").results()) for path in (folder, tmp_path))
+    pd.testing.assert_frame_equal(one, two, check_exact=True)
+    assert study("run", folder / "plan.toml", *options, "--verify").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--engine", "local", "--workers", 2], "workers"),
+        (["--engine", "processes", "--address", "auto"], "address"),
+        (["--address", "auto"], "address"),
+        (["--engine", "ray", "--address", "127.0.0.1:1"], "127.0.0.1:1"),
+    ],
+    ids=str,
+)
+def test_engines_that_cannot_be_had_are_told_in_one_line(tmp_path, options, word):
+    plan = write(tmp_path / "plan.toml", PLAN)
+    failed(study("run", plan, "--out", tmp_path / "study", *options), word)
+
+
 def test_studies_are_compared_in_one_table(whole, tmp_path):
     _, folder = whole
     shutil.copytree(folder / "study", tmp_path / "other")
@@ -317,7 +347,7 @@ def test_workers_share_a_study(whole, tmp_path):
     plan = write(tmp_path / "plan.toml", PLAN)
     done = process("run", plan, "--out", "study", "--workers", 2, "--device", "cpu", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"All 2 units are done, [012] of them by this process", done.stdout)
+    assert re.search(r"All 2 units are done, [012] of them by this call", done.stdout)
     one, two = (rows_of(Store(path / "study").results()) for path in (folder, tmp_path))
     pd.testing.assert_frame_equal(one, two, check_exact=True)
 

@@ -85,6 +85,7 @@ def state():
     ]
 before = state()
 import prerank
+prerank.diagnose  # rooms are entered when they are first asked for
 print(json.dumps([before == state(), sorted(sys.modules)]))
 """
 

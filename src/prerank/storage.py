@@ -1,10 +1,12 @@
-"""Files that are whole or absent: atomic writes of text, JSON and tensors."""
+"""Files and folders that are whole or absent: refused before the work, written in one step."""
 
 import json
 import os
 import platform
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,17 @@ from prerank.errors import InputError
 
 __all__ = [
     "FileLock",
+    "check_file",
     "check_json",
+    "check_place",
+    "new_folder",
     "read_json",
     "read_tensors",
     "versions",
     "write_atomically",
     "write_json",
     "write_tensors",
+    "writing",
 ]
 
 _PACKAGES = ("prerank", "torch", "numpy", "scipy", "pandas", "pyarrow")
@@ -50,6 +56,81 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]
         temporary.unlink(missing_ok=True)
         raise
     return target
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name the file where the file system refuses it, and take back folders made on its way."""
+    missing: list[Path] = []
+    try:
+        missing = [folder for folder in path.absolute().parents if not folder.exists()]
+        yield
+    except BaseException as error:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"cannot write {path}: {reason}") from error
+        raise
+
+
+def check_file(out: Path, *sources: Path) -> None:
+    """Refuse a file to write that cannot be, or that is read as well.
+
+    Args:
+        out: the file.
+        sources: files that are read.
+    """
+    with writing(out):
+        if out.exists() and not out.is_file():
+            raise InputError(f"{out} is not a file: it is not replaced")
+        for source in sources:
+            if out.exists() and source.exists() and out.samefile(source):
+                raise InputError(f"{out} is read by this command: choose another file to write")
+        check_place(out)
+
+
+def check_place(path: Path) -> None:
+    """Raise what the file system says of a new file beside a path, or where that would be made."""
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+@contextmanager
+def new_folder(out: Path, check: Callable[[Path], None]) -> Iterator[Path]:
+    """A folder beside `out` that takes its place when all is well, and is gone otherwise.
+
+    Args:
+        out: a link is followed.
+        check: raises where what is at `out` must not be replaced. It is asked at the end: hours may
+            have passed.
+
+    Example:
+        >>> def refuse(path: Path) -> None:
+        ...     if path.exists():
+        ...         raise InputError(f"{path} is already there")
+        >>> out = Path(tempfile.mkdtemp()) / "model"
+        >>> with new_folder(out, refuse) as folder:
+        ...     _ = (folder / "weights").write_text("1, 2")
+        ...     out.exists()
+        False
+        >>> [file.name for file in out.iterdir()]
+        ['weights']
+    """
+    target = out.resolve()
+    with writing(out):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        hold = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        try:
+            folder = hold / "new"
+            folder.mkdir()
+            yield folder
+            check(out)
+            _swap(folder, target, hold / "old")
+        finally:
+            shutil.rmtree(hold, ignore_errors=True)
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> Path:
@@ -160,6 +241,18 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:  # run from source
             found[name] = "source"
     return found
+
+
+def _swap(new: Path, target: Path, old: Path) -> None:
+    """Put one folder in the place of another, which goes back if that fails."""
+    try:
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+    except BaseException:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        raise
 
 
 def _umask() -> int:

@@ -113,6 +113,12 @@ def test_pages_are_sound_on_a_desktop(visit, path):
 def test_pages_are_sound_on_a_phone_in_the_dark(visit, path):
     tab = visit(path.as_uri(), width=360, color_scheme="dark", has_touch=True)
     assert tab.evaluate("document.documentElement.scrollWidth") == 360
+    # Pictures of three targets fit: only corners, and the figures of a study, are wider by nature.
+    wide = tab.locator(".sheet").evaluate_all(
+        """all => all.filter((sheet) => sheet.scrollWidth > sheet.clientWidth)
+            .map((sheet) => sheet.closest("section").querySelector("h2").textContent)"""
+    )
+    assert "study" in path.parts or set(wide) <= {"Single predictions"}, wide
     found = Axe().run(tab)
     assert found.violations_count == 0, found.generate_report()
 

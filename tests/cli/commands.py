@@ -16,6 +16,7 @@ from prerank.cli import app
 
 SOURCE = Path(prerank.__file__).parents[1]
 QUICK = ("--max-epochs", "3", "--components", "1")
+NONE = ("--strength", "0", *QUICK)
 SETTINGS = {
     "PYTHONPATH": str(SOURCE),
     "COLUMNS": "200",
@@ -44,6 +45,11 @@ def call(*arguments):
     done = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(word) for word in arguments])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
+
+
+def fit(table, *options, targets="flow,load", out="model"):
+    """`prerank fit` without a penalty, unless options say more."""
+    return call("fit", table, "--targets", targets, "--out", out, *(options or NONE))
 
 
 def said(done):

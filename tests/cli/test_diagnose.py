@@ -70,9 +70,12 @@ def test_faults_are_named(fault, forecasts, place):
 def test_a_right_forecast_is_acquitted(forecasts, place):
     words = said(diagnose("right.parquet", folder=forecasts))
     assert words.startswith("No evidence of miscalibration on 300 rows.")
-    assert "Skipped hdr: hdr needs a density" in words
+    assert "Skipped hdr: hdr needs a density, which samples alone do not have" in words
+    for python in ("Ensemble", "log_prob", "distribution with"):
+        assert python not in words
     options = ("--out", "report.html", "--preranks", "marginal", "--quiet")
-    assert said(diagnose("right.parquet", *options, folder=forecasts)) == ""
+    done = diagnose("right.parquet", *options, folder=forecasts)
+    assert said(done) == "No evidence of miscalibration on 300 rows."
     page = Reader("report.html")
     assert page.mood == "good"
     assert "No evidence" in page.headline
@@ -82,9 +85,12 @@ def test_the_check_has_a_code_of_its_own(forecasts, place):
     """As a process of its own, as in a script."""
     observed = ("--observations", forecasts / "observed.csv", "--check", "--quiet")
     wrong = run("diagnose", "--samples", forecasts / "too narrow.parquet", *observed, cwd=place)
-    assert (wrong.returncode, wrong.stdout, wrong.stderr) == (4, "", "")
-    right = diagnose("right.parquet", "--check", "--quiet", folder=forecasts)
-    assert (right.exit_code, right.stdout, right.stderr) == (0, "", "")
+    assert (wrong.returncode, wrong.stderr) == (4, "")
+    line = "Strongly miscalibrated: predictions too narrow in every target.\n"
+    assert wrong.stdout == line
+    right = diagnose("right.parquet", "--check", "-q", folder=forecasts)
+    assert (right.exit_code, right.stderr) == (0, "")
+    assert right.stdout == "No evidence of miscalibration on 300 rows.\n"
     done = diagnose("biased.parquet", "--check", "--json", folder=forecasts)
     assert done.exit_code == 4
     assert record(done)["verdict"]["mood"] == "bad"
@@ -109,7 +115,7 @@ def test_groups(forecasts, place):
     done = diagnose("seasonal.npz", *options, "--out", "report.html", folder=forecasts)
     assert (done.exit_code, done.stderr) == (4, "")
     lines = done.stdout.splitlines()
-    assert "Within groups: 2 of 2 are miscalibrated." in lines
+    assert "- Within groups: 2 of 2 are miscalibrated." in lines
     told = {line.partition(": ")[0]: line for line in lines if line.startswith(("summer", "[w"))}
     assert "observed values lower than predicted in every target" in told["summer"]
     assert "observed values higher than predicted in every target" in told["[winter]"]
@@ -117,8 +123,14 @@ def test_groups(forecasts, place):
     assert page.mood == "bad"
     assert page.headline == "Miscalibrated within [winter] and summer, though not over all rows."
     assert "Within groups: 2 of 2 are miscalibrated." in page.text
-    found = record(diagnose("seasonal.npz", *options, "--json", folder=forecasts))
-    assert found["verdict"]["mood"] == "good"
+    assert page.headline in lines
+    done = diagnose("seasonal.npz", *options, "--quiet", folder=forecasts)
+    assert (done.exit_code, done.stdout) == (4, f"{page.headline}\n")
+    done = diagnose("seasonal.npz", *options, "--json", folder=forecasts)
+    found = record(done)
+    assert done.exit_code == 4
+    assert found["verdict"]["mood"] == "bad"  # as the code says
+    assert found["verdict"]["headline"] == page.headline
     assert {name: one["n"] for name, one in found["groups"].items()} == {
         "[winter]": 150,
         "summer": 150,
@@ -130,6 +142,8 @@ def test_groups_of_a_right_forecast(forecasts):
     options = ("--by", "season", "--preranks", "marginal", "--check")
     words = said(diagnose("right.parquet", *options, folder=forecasts))
     assert "Within groups: 0 of 2 are miscalibrated." in words
+    done = diagnose("right.parquet", *options, "--json", folder=forecasts)
+    assert (done.exit_code, record(done)["verdict"]["mood"]) == (0, "good")
 
 
 def test_targets_and_preranks_are_chosen(forecasts):
@@ -140,6 +154,42 @@ def test_targets_and_preranks_are_chosen(forecasts):
         *(("marginal", name) for name in ("all", "wind", "rain")),
         ("copula", "all"),
     ]
+
+
+def test_p_values_have_one_form(forecasts, place):
+    """On the terminal, in words, and on the page."""
+    done = diagnose("too narrow.parquet", "--out", "report.html", *FEW, folder=forecasts)
+    rows = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│")]
+    numbers = {row[1].strip(): row[-2].strip() for row in rows}
+    assert numbers["scale"] == "<0.001"
+    assert "scale fails: error 0." in done.stdout
+    assert ", p < 0.001; " in done.stdout
+    assert "<0.001" in Reader("report.html").text
+    done = diagnose("right.parquet", *FEW, folder=forecasts)
+    for line in done.stdout.splitlines():
+        if line.startswith("│"):
+            p = line.split("│")[-2].strip()
+            assert p == f"{float(p):.3f}"
+
+
+NAMES = ("rain, in mm", "風速", "sun")  # a comma, and letters that matplotlib's font does not have
+
+
+def test_names_of_all_kinds(place):
+    random = np.random.default_rng(0)
+    observed, samples = random.normal(size=(60, 3)), random.normal(size=(20, 60, 3))
+    pd.DataFrame(observed, columns=list(NAMES)).to_csv("observed.csv", index=False)
+    write_samples("samples.parquet", samples, NAMES)
+    given = ("--targets", "風速,sun", "--targets", "rain, in mm", "--preranks", "marginal")
+    done = diagnose("samples.parquet", *given, "--out", "report.html", folder=place)
+    assert done.stderr == ""
+    assert "風速" in Reader("report.html").text
+    found = record(diagnose("samples.parquet", *given, "--json", folder=place))
+    components = [row["component"] for row in found["findings"]]
+    assert components == ["all", "風速", "sun", "rain, in mm"]
+    quoted = ("--targets", 'sun,"rain, in mm"', "--json")
+    found = record(diagnose("samples.parquet", *quoted, folder=place))
+    assert [row["component"] for row in found["findings"]][1:3] == ["sun", "rain, in mm"]
 
 
 def test_seeds_reproduce_the_numbers(forecasts, place):
@@ -187,7 +237,10 @@ FILES = {
     "no suffix": (("folder", "observed.csv"), "folder: a file that ends in '' cannot be read"),
     "a folder": (("folder.csv", "observed.csv"), "folder.csv: cannot be read: Is a directory"),
     "unknown": (("s.xlsx", "observed.csv"), "ends in '.xlsx' cannot be read"),
-    "broken": (("broken.npz", "observed.csv"), "broken.npz: "),
+    "broken": (("broken.npz", "observed.csv"), "broken.npz: the file is damaged, or was not wr"),
+    "damaged": (("damaged.npz", "observed.csv"), "damaged.npz: the file is damaged, or was not"),
+    "objects": (("objects.npy", "observed.csv"), "objects.npy: the file holds Python objects: w"),
+    "targets alike": (("alike.npz", "observed.csv"), "array 'targets' names a more than once: g"),
     "not numbers": (("nan.npy", "observed.csv"), "values are missing, NaN or infinite"),
     "missing observation": (("s.npy", "gap.csv"), "1 of 9 observations are missing"),
     "text observed": (("s.npy", "text.csv"), "which does not fit 9 rows and 1 targets"),
@@ -209,6 +262,10 @@ def files(place):
     np.save("one.npy", samples[:1])
     np.save("nan.npy", np.where(samples == samples[0, 0, 0], np.nan, samples))
     (place / "broken.npz").write_bytes(b"PK")
+    np.savez("alike.npz", samples=samples, targets=["a", "a"])
+    whole = (place / "alike.npz").read_bytes()
+    (place / "damaged.npz").write_bytes(whole[: len(whole) // 2])
+    np.save("objects.npy", np.array([{}, []], dtype=object), allow_pickle=True)
     (place / "s.xlsx").write_bytes(b"PK")
     (place / "empty.csv").touch()
     (place / "header.csv").write_text("sample,a,b\n")
@@ -222,7 +279,9 @@ def test_files_that_are_refused(case, files):
     (samples, observed), words = FILES[case]
     before = contents(files)
     given = ("--samples", samples, "--observations", observed, "--out", "new/report.html")
-    assert words in refused(call("diagnose", *given))
+    line = refused(call("diagnose", *given))
+    assert words in line
+    assert "pickle" not in line
     assert contents(files) == before
 
 
@@ -231,8 +290,10 @@ OPTIONS = {
     "density": (("--preranks", "hdr"), "hdr needs a density"),
     "no prerank": (("--preranks", ""), "cannot read ''"),
     "group": (("--by", "c"), "no column 'c' for the groups"),
-    "axis": (("--sample-axis", "7"), "sample_axis is 7"),
-    "sample": (("--sample", "member"), "use sample_axis for arrays"),
+    "axis": (("--sample-axis", "7"), "sample_axis (--sample-axis) is 7"),
+    "sample": (("--sample", "member"), "use sample_axis (--sample-axis) for arrays"),
+    "target twice": (("--targets", "a,a,b"), "targets (--targets) names a more than once: name e"),
+    "key twice": (("--key", "a", "--key", "a"), "key (--key) names a more than once: name each"),
     "page over samples": (("--out", "s.npy"), "s.npy is read by this command"),
     "page over observations": (("--out", "./observed.csv"), "observed.csv is read by this command"),
     "page below a file": (("--out", "s.npy/r.html"), "cannot write s.npy/r.html: Not a directory"),

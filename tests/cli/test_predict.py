@@ -135,6 +135,20 @@ def test_a_file_is_replaced(model, rivers, write, place):
     assert len(pd.read_csv("out.csv")) == 100
 
 
+def test_text_stays_text_whatever_it_looks_like(rivers, write):
+    """Codes, dates and truth values among other texts, in a file that has nothing else."""
+    codes = rivers.assign(bed=rivers.bed.map({"mud": "007", "sand": "true"}).fillna("2020-01-01"))
+    codes.loc[0, "bed"] = "none known"  # what makes the column one of text
+    small(codes[["depth", "bed"]], codes[["flow"]]).save("model")
+    model = prerank.load_model("model")
+    for code in ("007", "true", "2020-01-01"):
+        rows = codes[codes.bed == code][["bed", "depth"]]
+        table = write(rows.rename(columns={"bed": " bed"}))  # a space after the comma
+        said(predict(table))
+        found = pd.read_parquet("out.parquet").flow_mean
+        assert np.allclose(found, model.predict(rows[["depth", "bed"]]).ravel(), rtol=1e-12)
+
+
 # Bad tables
 
 TABLES = {
@@ -151,7 +165,6 @@ TABLES = {
         "column 'depth' holds text, such as 'deep' (100 of 100 rows, first in row 1): inputs must",
     ),
     "text for truth": (lambda r: r.assign(wet="yes"), "column 'wet' holds text, such as 'yes'"),
-    "numbers for text": (lambda r: r.assign(bed=1.5), "column 'bed' was text in fit (such as 'm"),
     "dates": (lambda r: r.assign(depth="2020-01-01"), "column 'depth' holds dates or times"),
     "missing": (
         lambda r: r.assign(depth=r.depth.where(r.index != 4)),
@@ -170,6 +183,12 @@ def test_tables_that_are_refused(case, model, rivers, write, place):
     before = contents(place)
     assert words in refused(predict(table, "--samples", "2", out="new/out.csv"))
     assert contents(place) == before
+
+
+def test_numbers_for_text_are_refused(model, rivers):
+    """A Parquet file knows its types: what it calls a number is none of the texts."""
+    rivers.assign(bed=1.5).to_parquet("new.parquet")
+    assert "column 'bed' was text in fit (such as 'm" in refused(predict("new.parquet"))
 
 
 @pytest.mark.parametrize("value", ["deep", None, "2020-01-01"], ids=["text", "nothing", "dates"])

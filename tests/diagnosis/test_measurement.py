@@ -121,7 +121,7 @@ SKIPPED = [
         multivariate_normal(40, dim=1),
         {"scale": ["D = 1", "marginal"], "dependency": ["D = 1"]},
     ),
-    ("ensemble", Ensemble(torch.randn(20, 40, 3)), {"hdr": ["Ensemble", "density"]}),
+    ("ensemble", Ensemble(torch.randn(20, 40, 3)), {"hdr": ["samples alone", "density"]}),
     (
         "ensemble of two",
         Ensemble(torch.randn(20, 40, 2)),

@@ -8,7 +8,9 @@ from torch.distributions import MultivariateNormal
 
 from prerank import Ensemble, GaussianMixture, diagnose
 from prerank.calibration import DeviationShape
-from prerank.report.verdicts import Evidence, Part, reach_verdict
+from prerank.diagnosis.pages import diagnosis_page
+from prerank.report.evidence import Evidence, Part
+from prerank.report.verdicts import reach_verdict
 
 N = 800
 CORRELATED = 0.4 * torch.eye(3) + 0.6
@@ -217,3 +219,21 @@ def test_a_constant_target_is_said_to_be_untested(observed):
 def test_weak_evidence_is_called_so():
     found = [evidence("copula", 0.09, 0.03, [("copula", 0.012, NARROW)])]
     assert reach_verdict(found, n=100).headline.startswith("Some evidence of miscalibration: ")
+
+
+def test_captions_and_verdict_do_not_contradict_each_other():
+    """Of many right forecasts some leave a band by chance: then their captions say so."""
+    chance = 0
+    for seed in range(12):
+        y = torch.randn(60, 2, generator=torch.Generator().manual_seed(seed))
+        dist = MultivariateNormal(torch.zeros(60, 2), torch.eye(2))
+        found = diagnose(dist, y, preranks="marginal+location", n_null=200, generator=seed)
+        page = diagnosis_page(found)
+        for caption in [one.caption for part in page.sections for one in part.illustrations]:
+            label, _, words = caption.partition(": ")
+            first = words.partition(". ")[0].rstrip(".")
+            named = any(not one.startswith("within the 95 % band") for one in first.split("; "))
+            doubted = f"This may be chance: the p-value of {label} is " in words
+            assert doubted == (named and label not in found.verdict().failing)
+            chance += doubted
+    assert chance > 0

@@ -1,6 +1,7 @@
 """The scikit-learn face: contract, units, persistence, and what it does with bad input."""
 
 import json
+import math
 import pickle
 import warnings
 
@@ -574,6 +575,7 @@ DAMAGE = {
         lambda f: forge(f, network={"n_inputs": 2, "n_targets": 3, "hidden": [9]}),
         "not a complete model",
     ),
+    "endless targets": (lambda f: forge(f, n_outputs=math.inf), "not a complete model"),
     "unknown parameter": (lambda f: forge(f, parameters={"hidden": [], "depth": 3}), "complete"),
     "hash": (lambda f: change(f, weights_sha256="0" * 64), "does not match the hash"),
     "no hash": (lambda f: change(f, weights_sha256=KeyError), "does not match the hash"),

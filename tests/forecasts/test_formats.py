@@ -224,7 +224,7 @@ def test_an_ambiguous_shape(tmp_path):
         assert found.remarks == ()
     with pytest.raises(InputError, match=r"does not fit 6 rows and 3 targets when axis 2"):
         read_forecasts(source, truth, sample_axis=2)
-    with pytest.raises(InputError, match=r"sample_axis is 3, but samples have shape"):
+    with pytest.raises(InputError, match=r"--sample-axis\) is 3, but samples have shape"):
         read_forecasts(source, truth, sample_axis=3)
 
 

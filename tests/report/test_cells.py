@@ -39,9 +39,9 @@ def test_floats_have_four_significant_digits(value, text):
 
 
 @pytest.mark.parametrize("name", ["p", "p_value", "p_holm"])
-def test_small_p_values_are_not_spelled_out(name):
+def test_p_values_have_one_form(name):
     column = cells([0.0, 2e-5, 0.00099, 0.001, 0.2, None], name)
-    assert [cell.text for cell in column.cells] == ["<0.001"] * 3 + ["0.001", "0.2", ""]
+    assert [cell.text for cell in column.cells] == ["<0.001"] * 3 + ["0.001", "0.200", ""]
     assert [cell.value for cell in column.cells[:3]] == ["0.0", "2e-05", "0.00099"]
 
 

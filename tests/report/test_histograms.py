@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch.distributions import MultivariateNormal
 
 from prerank import Ensemble, pit
-from prerank.calibration import histogram_band, pit_histogram
+from prerank.calibration import DeviationShape, histogram_band, pit_histogram
 from prerank.errors import InputError, PrerankError, ShapeError
 from prerank.report import PITHistogramDisplay, ReliabilityDisplay
 
@@ -131,6 +131,25 @@ def test_captions_say_what_is_wrong_in_the_words_of_the_reliability_curves():
     assert min(density[0], density[-1]) > shown.band.upper > density[5:-5].max()  # a U
 
 
+def test_bars_and_curves_of_the_same_pits_name_the_same_shapes():
+    """Bars added up are a coarse curve, and what that shows may differ from the curve itself."""
+    random = torch.Generator().manual_seed(0)
+    coarse = 0
+    for power in torch.linspace(0.6, 1.8, 60):
+        z = torch.rand(300, 1, generator=random) ** power
+        z = torch.where(z < 0.5, z, 0.5 + (z - 0.5) ** 1.2 / 0.5**0.2)
+        bars = PITHistogramDisplay.from_pits(z, label="marginal", names=["rain"])
+        curve = ReliabilityDisplay.from_pits(z, label="marginal", names=["rain"])
+        plt.close("all")
+        (ours,), (theirs,) = bars.shapes, curve.shapes
+        assert (ours.shift, ours.spread) == (theirs.shift, theirs.spread)
+        if ours.outside and theirs.outside:
+            assert bars.caption == curve.caption
+        (own,) = PITHistogramDisplay(bars.histogram, bars.band).shapes
+        coarse += (own.shift, own.spread) != (theirs.shift, theirs.spread)
+    assert coarse > 0  # or there would be nothing to agree upon
+
+
 def test_densities_have_words_of_their_own():
     shown = PITHistogramDisplay.from_predictions(normal(), 3 * torch.randn(150, 3), "hdr")
     assert "density is low" in shown.caption
@@ -175,6 +194,8 @@ def test_bad_arguments_are_refused():
     histogram = pit_histogram(torch.rand(50, 3), bins=10)
     with pytest.raises(ShapeError, match="2 names for 3 components"):
         PITHistogramDisplay(histogram, None, names=["a", "b"])
+    with pytest.raises(ShapeError, match="1 curves for 3 components"):
+        PITHistogramDisplay(histogram, None, curves=[DeviationShape(True, 0, 1)])
     with pytest.raises(ShapeError, match="band is for 12 bins, but the histogram has 10"):
         PITHistogramDisplay(histogram, histogram_band(50, 12))
     with pytest.raises(InputError, match="one pre-rank, got 2"):

@@ -73,7 +73,7 @@ def test_choice(case):
             [0, *(t.strength for t in others)]
         )
         assert [row.strength for row in selection.trace if row.chosen] == (
-            [] if expected is None else [expected]
+            [0 if expected is None else expected]
         )
         assert selection.budget == 0.10
 

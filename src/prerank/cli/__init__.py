@@ -23,6 +23,7 @@ app = typer.Typer(
     "have. Exit codes: 0 done, 1 refused with a reason, 2 not understood, 3 a study that is not "
     "finished, 4 miscalibrated (`diagnose --check`), 130 interrupted.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # lets paragraphs flow
     add_completion=False,
     pretty_exceptions_enable=False,
 )

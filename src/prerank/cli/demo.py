@@ -12,8 +12,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from prerank.cli.messages import one_line_errors
 from prerank.diagnosis import ALL, Diagnosis, Finding
 from prerank.report import ReliabilityGrid
+from prerank.report.cells import p_text
 from prerank.storage import write_atomically
 from prerank.training import Selection
 
@@ -54,6 +56,11 @@ def demo(
     four of the `mean` ones by a network with one Gaussian. A third of the rows is held out. The
     second model's penalty has the strength that is selected on the other rows.
     """
+    with one_line_errors():
+        _compare(out, seed, max_epochs)
+
+
+def _compare(out: Path, seed: int, max_epochs: int) -> None:
     from sklearn.model_selection import train_test_split
 
     console = Console()
@@ -153,8 +160,8 @@ def _comparison(before: Diagnosis, after: Diagnosis, energies: Sequence[float]) 
             f"{label} *" if label in penalised else label,
             f"{old.excess:+.4f}",
             f"{new.excess:+.4f}",
-            f"{old.p_holm:.4f}",
-            f"{new.p_holm:.4f}",
+            p_text(old.p_holm),
+            p_text(new.p_holm),
         )
     table.add_section()
     first, second = energies

@@ -11,19 +11,18 @@ from rich.console import Console
 from prerank.cli.messages import (
     MISCALIBRATED,
     AsJson,
-    Quiet,
+    named_by,
     one_line_errors,
     print_json,
-    split_names,
     working,
 )
 from prerank.cli.outcomes import as_record, findings_table, groups_table
-from prerank.cli.places import check_file, writing
 from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
 from prerank.diagnosis import diagnose as diagnose_
 from prerank.diagnosis.pages import diagnosis_page
 from prerank.distributions import Ensemble
 from prerank.forecasts import Forecasts, read_forecasts
+from prerank.storage import check_file, writing
 
 __all__ = ["diagnose"]
 
@@ -36,10 +35,14 @@ def diagnose(
         Path, typer.Option(help="What was observed: a table, .npy, .npz or .nc.")
     ],
     targets: Annotated[
-        str | None, typer.Option(help="Columns to look at; all that both files have by default.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAMES", help="Columns to look at: a,b,c; all that both files have by default."
+        ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Columns that tell which forecast a row belongs to.")
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Columns that tell which forecast a row belongs to."),
     ] = None,
     sample: Annotated[
         str | None, typer.Option(help="Column or dimension that numbers the samples.")
@@ -66,7 +69,9 @@ def diagnose(
         bool, typer.Option("--check", help="Exit with code 4 on evidence of miscalibration.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of random ties and replicates.")] = 0,
-    quiet: Quiet = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="The verdict in one line, and nothing else.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge predictions made elsewhere: samples, and what was observed.
@@ -82,8 +87,8 @@ def diagnose(
             forecasts = read_forecasts(
                 samples,
                 observations,
-                targets=None if targets is None else split_names(targets, "--targets"),
-                key=None if key is None else split_names(key, "--key"),
+                targets=named_by(targets, "--targets"),
+                key=named_by(key, "--key"),
                 sample=sample,
                 sample_axis=sample_axis,
                 by=by,
@@ -92,17 +97,14 @@ def diagnose(
             found = _diagnosed(forecasts, preranks, raw_units, seed)
             if out is not None:
                 _write_page(out, found, forecasts, samples, observations, raw_units)
-        whole = found.overall if isinstance(found, GroupedDiagnosis) else found
-        groups = found.groups if isinstance(found, GroupedDiagnosis) else {}
+        verdict = found.verdict()
         if as_json:
-            record = as_record(whole) | {"remarks": list(forecasts.remarks)}
-            if groups:
-                record["groups"] = {name: as_record(one) for name, one in groups.items()}
-            print_json(record)
-        elif not quiet:
-            _tell(found, whole, forecasts, out)
-        moods = [one.verdict().mood for one in (whole, *groups.values())]
-    if check and "bad" in moods:
+            print_json(as_record(found) | {"remarks": list(forecasts.remarks)})
+        elif quiet:
+            typer.echo(verdict.headline)
+        else:
+            _tell(found, forecasts, out)
+    if check and verdict.mood == "bad":
         raise typer.Exit(MISCALIBRATED)
 
 
@@ -149,16 +151,12 @@ def _write_page(
         write_page(page, out)
 
 
-def _tell(
-    found: Diagnosis | GroupedDiagnosis, whole: Diagnosis, forecasts: Forecasts, out: Path | None
-) -> None:
+def _tell(found: Diagnosis | GroupedDiagnosis, forecasts: Forecasts, out: Path | None) -> None:
     console = Console()
+    whole = found.overall if isinstance(found, GroupedDiagnosis) else found
     for remark in forecasts.remarks:
-        typer.echo(f"Note: {remark}")
-    typer.echo(str(whole.verdict()))
-    if isinstance(found, GroupedDiagnosis):
-        wrong = [one for one in found.groups.values() if one.verdict().mood == "bad"]
-        typer.echo(f"Within groups: {len(wrong)} of {len(found.groups)} are miscalibrated.")
+        typer.echo(f"Note: {remark}.")
+    typer.echo(str(found.verdict()))
     console.print(findings_table(whole))
     if isinstance(found, GroupedDiagnosis):
         console.print(groups_table(found))

@@ -1,6 +1,7 @@
 """`prerank fit`: from a table of one's own to a calibrated model and its report."""
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,15 +11,15 @@ from rich.console import Console
 from prerank.cli.messages import (
     AsJson,
     Quiet,
+    named_by,
     one_line_errors,
     print_json,
-    split_names,
     working,
 )
 from prerank.cli.outcomes import as_record
-from prerank.cli.places import REPORT, check_folder, new_folder
 from prerank.datasets.frames import Frame, read_frame
 from prerank.errors import InputError
+from prerank.storage import new_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,13 +35,21 @@ _LARGEST_SEED = 2**32 - 1  # of numpy's generator
 
 def fit(
     data: Annotated[Path, typer.Argument(help="CSV, ARFF or Parquet file, one row per case.")],
-    targets: Annotated[str, typer.Option(help="Columns to predict, with commas between: a,b,c")],
+    targets: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAMES",
+            help="Columns to predict: a,b,c, or --targets a --targets 'b, with a comma'.",
+        ),
+    ],
     out: Annotated[Path, typer.Option(file_okay=False, help="New folder for model and report.")],
     inputs: Annotated[
-        str | None, typer.Option(help="Columns to predict from; all others by default.")
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Columns to predict from; all others by default."),
     ] = None,
     ignore: Annotated[
-        str | None, typer.Option(help="Columns to leave aside, such as names and dates.")
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Columns to leave aside, such as names and dates."),
     ] = None,
     preranks: Annotated[
         str, typer.Option(help="What the penalty looks at; see `prerank explain`.")
@@ -75,12 +84,15 @@ def fit(
     is done: a command that fails leaves nothing behind.
     """
     with one_line_errors():
-        check_folder(out, force)
+        from prerank.estimators.persistence import REPORT, check_model_folder
+
+        check = partial(check_model_folder, replace=force)
+        check(out)
         frame = read_frame(
             data,
-            split_names(targets, "--targets"),
-            inputs=None if inputs is None else split_names(inputs, "--inputs"),
-            ignore=[] if ignore is None else split_names(ignore, "--ignore"),
+            named_by(targets, "--targets") or (),
+            inputs=named_by(inputs, "--inputs"),
+            ignore=named_by(ignore, "--ignore") or (),
             drop_missing=drop_missing,
         )
         kept, test = _parts(frame, held_out, seed)
@@ -97,7 +109,7 @@ def fit(
             about = {"data": str(data), "rows left out": str(frame.dropped)}
             page, found = fit_page(model, x, y, title=f"Model of {data.name}", settings=about)
             score = -model.score(x, y)
-            with new_folder(out, force) as folder:
+            with new_folder(out, check) as folder:
                 model.save(folder)
                 write_page(page, folder / REPORT)
         if as_json:
@@ -105,7 +117,7 @@ def fit(
             files = {"model": str(out), "report": str(out / REPORT)}
             print_json({**files, **facts, **as_record(found)})
         elif not quiet:
-            _tell(model, found, score, kept, out)
+            _tell(model, found, score, len(kept), out, out / REPORT)
 
 
 def _both(frame: Frame) -> "tuple[pd.DataFrame, pd.DataFrame]":
@@ -113,14 +125,19 @@ def _both(frame: Frame) -> "tuple[pd.DataFrame, pd.DataFrame]":
 
 
 def _tell(
-    model: "MixtureRegressor", found: "Diagnosis", score: float, kept: list[int], out: Path
+    model: "MixtureRegressor",
+    found: "Diagnosis",
+    score: float,
+    n_train: int,
+    out: Path,
+    report: Path,
 ) -> None:
     chosen = model.selection_.reason if model.selection_ else f"strength {model.strength_:g}"
     lines = [
-        f"Trained on {len(kept):,} rows, {found.n:,} held out. Penalty: {chosen}.",
+        f"Trained on {n_train:,} rows, {found.n:,} held out. Penalty: {chosen}.",
         f"Energy score on held-out rows: {score:.4f} (in standard deviations of the targets).",
         str(found.verdict()),
-        f"Model: {out}; report: {out / REPORT}",
+        f"Model: {out}; report: {report}",
         f"Next: prerank predict {out} NEW.csv --out predictions.parquet",
     ]
     typer.echo("\n".join(lines))

@@ -14,7 +14,7 @@ import csv
 import json
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Annotated
@@ -31,6 +31,7 @@ __all__ = [
     "AsJson",
     "Quiet",
     "complain",
+    "named_by",
     "one_line_errors",
     "print_json",
     "split_names",
@@ -42,7 +43,7 @@ UNFINISHED, MISCALIBRATED, INTERRUPTED = 3, 4, 130
 _NO_MEMORY = re.compile("out of memory|n[o']t allocate memory")  # torch has no type for it
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no closing words.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no words on success.")]
 
 
 @contextmanager
@@ -92,6 +93,28 @@ def split_names(text: str, option: str) -> list[str]:
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not names or "" in names:
         raise typer.BadParameter(f"{text!r} leaves a name empty", param_hint=option)
+    return names
+
+
+def named_by(
+    values: Sequence[str] | None, option: str
+) -> Callable[[Collection[str]], list[str]] | None:
+    """Names that an option gives, once those of the columns are known; None where it is not given.
+
+    The option may come several times. A value is a name where a column has it, and otherwise names
+    between commas.
+
+    Example:
+        >>> named_by(["rain, mm", "wind,sun"], "--targets")({"rain, mm", "wind", "sun"})
+        ['rain, mm', 'wind', 'sun']
+    """
+    if not values:
+        return None
+
+    def names(known: Collection[str]) -> list[str]:
+        parts = [[text] if text in known else split_names(text, option) for text in values]
+        return [name for part in parts for name in part]
+
     return names
 
 

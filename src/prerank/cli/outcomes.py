@@ -7,15 +7,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from prerank.diagnosis import ALL, Diagnosis, Finding, GroupedDiagnosis
+from prerank.report.cells import p_text
 
 __all__ = ["as_record", "findings_table", "groups_table"]
 
 
-def as_record(found: Diagnosis) -> dict[str, Any]:
-    """Verdict and findings, in values that JSON knows."""
+def as_record(found: Diagnosis | GroupedDiagnosis) -> dict[str, Any]:
+    """Verdict and findings, in values that JSON knows.
+
+    With groups, the verdict is that of all of them and the whole, the findings are of the whole,
+    and `groups` has the record of each.
+    """
     verdict = found.verdict()
-    return {
-        "n": found.n,
+    whole = found.overall if isinstance(found, GroupedDiagnosis) else found
+    record: dict[str, Any] = {
+        "n": whole.n,
         "verdict": {
             "mood": verdict.mood,
             "headline": verdict.headline,
@@ -24,10 +30,13 @@ def as_record(found: Diagnosis) -> dict[str, Any]:
         },
         "findings": [
             {name: _plain(value) for name, value in row.items()}
-            for row in found.table.to_dict("records")
+            for row in whole.table.to_dict("records")
         ],
-        "skipped": found.skipped,
+        "skipped": whole.skipped,
     }
+    if isinstance(found, GroupedDiagnosis):
+        record["groups"] = {name: as_record(one) for name, one in found.groups.items()}
+    return record
 
 
 def findings_table(found: Diagnosis) -> Table:
@@ -62,7 +71,7 @@ def _overall(found: Diagnosis) -> list[Finding]:
 
 
 def _numbers(row: Finding) -> list[str]:
-    p = "" if math.isnan(row.p_holm) else f"{row.p_holm:.4f}"
+    p = "" if math.isnan(row.p_holm) else p_text(row.p_holm)
     return [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", p]
 
 

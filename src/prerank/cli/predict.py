@@ -10,11 +10,10 @@ from rich.console import Console
 from rich.progress import track
 
 from prerank.cli.messages import AsJson, Quiet, one_line_errors, print_json
-from prerank.cli.places import check_file, writing
 from prerank.datasets.frames import read_inputs
 from prerank.errors import InputError
 from prerank.forecasts import write_samples
-from prerank.storage import write_atomically
+from prerank.storage import check_file, write_atomically, writing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,19 +1,19 @@
 """`prerank study`: run a whole study, resumably, and report on it."""
 
 import math
-import subprocess
-import sys
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from prerank.cli.messages import UNFINISHED, complain, one_line_errors
+from prerank.cli.messages import UNFINISHED, one_line_errors
+from prerank.engines import Event, open_engine
 from prerank.errors import InputError
 from prerank.inputs import as_device
 from prerank.storage import write_atomically
@@ -40,7 +40,31 @@ def run(
     time_limit: Annotated[
         float, typer.Option(min=0, help="Seconds after which to stop, to be gone on with later.")
     ] = math.inf,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
+    engine: Annotated[
+        Literal["local", "processes", "ray"] | None,
+        typer.Option(
+            help="Where units are worked on: in this process, in worker processes, or on a Ray "
+            "cluster. By default processes where there are several workers.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Units at a time: 1 by default, with --engine processes one for each core, with "
+            "--engine ray as many as the cluster has cores, or GPUs.",
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a Ray cluster, such as auto or 10.0.0.1:6379; without one, --engine ray "
+            "begins its own on this machine."
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="First read all results, and do the broken ones again.")
+    ] = False,
     change: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,29 +81,26 @@ def run(
     with one_line_errors():
         chosen = _changed(Plan.read(plan), change or [])
         store = Store(out, chosen)
-        automatic = "cuda" if torch.cuda.is_available() else "cpu"
-        place = str(as_device(automatic if device == "auto" else device, "device"))
-        others = [_worker(out, place, time_limit) for _ in range(workers - 1)]
-        try:
-            with _progress_bar(quiet) as show:
-                outcome = run_study(
-                    chosen, out, device=place, time_limit=time_limit, on_progress=show
-                )
-        except BaseException:
-            for other in others:
-                other.terminate()
-            raise
-        finally:
-            codes = [other.wait() for other in others]
-    if any(code not in (0, UNFINISHED) for code in codes):
-        complain("a worker process failed: its message is above; run again to go on")
-        raise typer.Exit(1)
-    left = sum(not store.done(unit) for unit in store.units)
+        runs_on = open_engine(engine, workers=workers, address=address, environment=_environment())
+        place = device if engine == "ray" else _place(device)
+        for path in store.remove_broken() if verify else ():
+            typer.echo(f"{path} cannot be read: it is removed, and made again", err=True)
+        with _progress_bar(quiet) as show:
+            outcome = run_study(
+                chosen,
+                out,
+                device=place,
+                time_limit=time_limit,
+                engine=runs_on,
+                on_progress=show,
+                on_event=None if runs_on.here else _tell_trouble,  # alone, the error says it
+            )
+    left = len(outcome.left)
     if left:
         typer.echo(f"{left} units are left: run the same command again to go on.")
         raise typer.Exit(UNFINISHED)
     typer.echo(
-        f"All {len(store.units)} units are done, {len(outcome.finished)} of them by this process. "
+        f"All {len(store.units)} units are done, {len(outcome.finished)} of them by this call. "
         f"Next: prerank study report {out}"
     )
 
@@ -116,7 +137,7 @@ def status(
     """Say what is done and what is left."""
     with one_line_errors():
         store = Store(folder)
-    left = [unit for unit in store.units if not store.done(unit)]
+    left = store.left()
     units = len(store.units)
     typer.echo(f"{store.plan.name}: {units - len(left)} of {units} units done")
     for unit in left:
@@ -140,11 +161,23 @@ def _changed(plan: Plan, changes: list[str]) -> Plan:
     return plan.changed({entry.strip(): value for entry, _, value in pairs})
 
 
-def _worker(out: Path, device: str, time_limit: float) -> "subprocess.Popen[bytes]":
-    plan = str(out / "plan.toml")
-    command = [sys.executable, "-m", "prerank", "study", "run", plan, "--out", str(out)]
-    command += ["--device", device, "--time-limit", str(time_limit), "--quiet"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+def _place(device: str) -> str:
+    """The device's name, if this machine has it."""
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    return str(as_device(automatic if device == "auto" else device, "device"))
+
+
+def _environment() -> dict[str, str]:
+    """Variables of ours, for workers that another process begins: where the data lies."""
+    found = {name: value for name, value in os.environ.items() if name.startswith("PRERANK_")}
+    if "PRERANK_DATA" in found:
+        found["PRERANK_DATA"] = str(Path(found["PRERANK_DATA"]).absolute())
+    return found
+
+
+def _tell_trouble(event: Event) -> None:
+    if event.kind in ("retried", "failed"):
+        typer.echo(str(event), err=True)
 
 
 @contextmanager

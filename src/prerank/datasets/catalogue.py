@@ -301,3 +301,4 @@ DATASETS: tuple[Dataset, ...] = (
         content="e47e67481b43f4c09eb275b0597603364eb215badf85f64a97da248d6cddebd2",
     ),
 )
+"""The eighteen of the paper."""

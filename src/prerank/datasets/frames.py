@@ -1,7 +1,7 @@
 """Inputs and targets of one's own file as data frames, with every obstacle named."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["Frame", "read_frame", "read_inputs"]
+__all__ = ["Frame", "Names", "pick_names", "read_frame", "read_inputs"]
+
+Names = Sequence[str] | Callable[[Collection[str]], Sequence[str]]
+"""Names of columns, or a function that gives them once those of the file are known."""
 
 _SHOWN_NAMES = 12
 _LARGEST = 1e150  # that can be squared and summed
+_NO_DATES = "leave it out (--ignore {!r}), or put numbers in its place, such as the day of the year"
+_FEW_TEXTS, _MANY_TEXTS = 20, 1000
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,10 @@ class Frame:
 
 def read_frame(
     path: str | os.PathLike[str],
-    targets: Sequence[str],
+    targets: Names,
     *,
-    inputs: Sequence[str] | None = None,
-    ignore: Sequence[str] = (),
+    inputs: Names | None = None,
+    ignore: Names = (),
     drop_missing: bool = False,
 ) -> Frame:
     r"""Read inputs and targets from a CSV, ARFF or Parquet file.
@@ -71,8 +76,15 @@ def read_frame(
     """
     file = Path(path)
     table = read_columns(file)
+    known = table.column_names
     try:
-        return _frame(table, list(targets), inputs, list(ignore), drop_missing)
+        return _frame(
+            table,
+            pick_names(targets, known),
+            None if inputs is None else pick_names(inputs, known),
+            pick_names(ignore, known),
+            drop_missing,
+        )
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
 
@@ -85,14 +97,15 @@ def read_inputs(
     Args:
         path: of a CSV, ARFF or Parquet file.
         names: of the columns, in the order they shall have.
-        numbers: those among them that must be numbers or truth values.
+        numbers: those among them that must be numbers or truth values; in a CSV file the others
+            are text, even where every value looks like a number.
     """
     file = Path(path)
-    table = read_columns(file)
+    table = read_columns(file, text=set(names) - set(numbers))
     try:
         _check_known(table, names, "inputs")
         _check_rows(table)
-        frame = _pandas(table, list(names))
+        frame = _pandas(table, list(names), "write it as in the table that the model is fitted to")
         _refuse_missing(frame, "remove those rows, or fill them in")
         for name in numbers:
             if _is_text(table, name):
@@ -103,10 +116,15 @@ def read_inputs(
     return frame
 
 
+def pick_names(names: Names, known: Collection[str]) -> list[str]:
+    """The names themselves, or those that a function gives for the known ones."""
+    return list(names(known) if callable(names) else names)
+
+
 def _frame(
     table: "pa.Table",
     targets: list[str],
-    inputs: Sequence[str] | None,
+    inputs: list[str] | None,
     ignore: list[str],
     drop_missing: bool,
 ) -> Frame:
@@ -128,7 +146,7 @@ def _frame(
         raise InputError("every column is a target or ignored: there is no input to learn from")
     _check_rows(table)
     names = [*inputs, *targets]
-    frame = _pandas(table, names)
+    frame = _pandas(table, names, _NO_DATES)
     for name in targets:
         frame[name] = _numbers(table, name, "target")
     advice = "remove those rows, fill them in, or let --drop-missing leave them out"
@@ -139,28 +157,27 @@ def _frame(
         if dropped == len(frame):
             worst = frame.isna().sum().idxmax()
             raise InputError(
-                f"no row is without a missing value: ignore columns such as {worst!r}, which is "
-                f"missing in {int(frame[worst].isna().sum())} of {len(frame)} rows"
+                f"no row is without a missing value: leave out columns such as {worst!r}, which is "
+                f"missing in {int(frame[worst].isna().sum())} of {len(frame)} rows (--ignore "
+                f"{str(worst)!r})"
             )
         frame = frame[complete]
     else:
         _refuse_missing(frame, advice)
     _refuse_infinite(frame, _LARGEST)
     _refuse_constant(frame[targets])
+    _refuse_identifiers(frame[inputs])
     frame = frame.reset_index(drop=True)
-    return Frame(frame[list(inputs)], frame[targets], dropped)
+    return Frame(frame[inputs], frame[targets], dropped)
 
 
-def _pandas(table: "pa.Table", names: list[str]) -> "pd.DataFrame":
+def _pandas(table: "pa.Table", names: list[str], instead: str) -> "pd.DataFrame":
     import pyarrow as pa
 
     for name in names:
         kind = table.schema.field(name).type
         if pa.types.is_temporal(kind):
-            raise InputError(
-                f"column {name!r} holds dates or times: ignore it, or put numbers in its place, "
-                "such as the day of the year"
-            )
+            raise InputError(f"column {name!r} holds dates or times: {instead.format(name)}")
         if pa.types.is_nested(kind) or _is_binary(kind):
             raise InputError(f"column {name!r} holds {kind}: only numbers and text can be used")
     # What pandas noted about an index in the file would take that column away.
@@ -183,7 +200,7 @@ def _check_rows(table: "pa.Table") -> None:
 def _check_known(table: "pa.Table", names: Sequence[str], what: str) -> None:
     repeated = sorted({name for name in names if list(names).count(name) > 1})
     if repeated:
-        raise InputError(f"{what} name {', '.join(repeated)} twice")
+        raise InputError(f"{what} name {', '.join(repeated)} more than once: name each once")
     missing = [name for name in names if name not in table.column_names]
     if not missing:
         return
@@ -255,4 +272,15 @@ def _refuse_constant(targets: "pd.DataFrame") -> None:
         if len(values) > 1 and (values == values[0]).all():
             raise InputError(
                 f"target {name!r} is {values[0]:g} in every row: there is nothing to predict"
+            )
+
+
+def _refuse_identifiers(inputs: "pd.DataFrame") -> None:
+    """Refuse texts of which hardly any comes twice: what they say of a row helps with no other."""
+    for name in [name for name in inputs if inputs[name].dtype.kind not in "biuf"]:
+        texts, rows = int(inputs[name].nunique()), len(inputs)
+        if texts > min(max(rows / 2, _FEW_TEXTS), _MANY_TEXTS):
+            raise InputError(
+                f"column {name!r} has {texts} different texts in {rows} rows, as names of cases "
+                f"have: leave it out (--ignore {str(name)!r}), or group its texts"
             )

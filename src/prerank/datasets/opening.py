@@ -9,7 +9,7 @@ SYNTHETIC: dict[str, AR1Regression | OutlierRegression] = {
     "ar1": AR1Regression(dim=3),
     "outliers": OutlierRegression(dim=3, share=0.05, factor=5.0),
 }
-"""Problems of known law that need no file."""
+"""Problems of known law that need no file, by the names that plans and `open_dataset` use."""
 
 _ROWS, _SEED = 3000, 0
 

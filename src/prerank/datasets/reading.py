@@ -1,9 +1,11 @@
 """Reading CSV, ARFF and Parquet files into columns with names."""
 
 import csv
+import io
 import os
 import re
 from collections import Counter
+from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,13 +28,16 @@ _MISSING = ("", "?", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "NULL", "null", 
 _LARGEST_CSV = 2**31 - 2  # one block of pyarrow's reader, see below
 
 
-def read_columns(path: str | os.PathLike[str], *, header: bool = True) -> "pa.Table":
+def read_columns(
+    path: str | os.PathLike[str], *, header: bool = True, text: Collection[str] = ()
+) -> "pa.Table":
     """Read a table from a file whose format its suffix tells.
 
     Args:
         path: `.csv`, `.tsv`, `.txt` and `.data` hold rows with a delimiter, `.arff` a dense ARFF
             file, `.parquet` and `.pq` Parquet.
         header: whether the first row of a CSV file names the columns; else they are 0, 1, ...
+        text: columns of a CSV file that are text, whatever they look like: `007` is not 7.
 
     Raises:
         InputError: when the file is not there, is empty, is not what its suffix says, or has
@@ -44,15 +49,17 @@ def read_columns(path: str | os.PathLike[str], *, header: bool = True) -> "pa.Ta
         if suffix in _PARQUET:
             _need_header(header)
             return _check_names(_read_parquet(file))
-        return parse_columns(file.read_bytes(), file.name, header=header)
+        return parse_columns(file.read_bytes(), file.name, header=header, text=text)
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror or error}") from error
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
 
 
-def parse_columns(data: bytes, file: str, *, header: bool = True) -> "pa.Table":
-    r"""Read a table from the bytes of a CSV or ARFF file of that name.
+def parse_columns(
+    data: bytes, file: str, *, header: bool = True, text: Collection[str] = ()
+) -> "pa.Table":
+    r"""Read a table from the bytes of a CSV or ARFF file of that name; see `read_columns`.
 
     Example:
         >>> parse_columns(b"depth;bed\n1.5;sand\n;gravel\n", "rivers.csv").to_pydict()
@@ -64,13 +71,13 @@ def parse_columns(data: bytes, file: str, *, header: bool = True) -> "pa.Table":
             f"a file that ends in {suffix!r} cannot be read: "
             f"known are {', '.join(_CSV + _ARFF + _PARQUET)}"
         )
-    text = _decode(data)
+    content = _decode(data)
     if suffix in _ARFF:
         _need_header(header)
-        return _check_names(read_arff(text))
-    delimiter = sniff_delimiter(text[:_SAMPLE_CHARACTERS])
-    del text  # the reader below works on the bytes
-    return _check_names(read_csv(data, delimiter, header=header))
+        return _check_names(read_arff(content))
+    start = content[:_SAMPLE_CHARACTERS]
+    del content  # the reader below works on the bytes
+    return _check_names(read_csv(data, sniff_delimiter(start), header=header, text=text))
 
 
 def sniff_delimiter(text: str) -> str:
@@ -85,11 +92,14 @@ def sniff_delimiter(text: str) -> str:
     return max(_DELIMITERS, key=lambda delimiter: _fit(text, delimiter))
 
 
-def read_csv(data: bytes, delimiter: str, *, header: bool = True) -> "pa.Table":
+def read_csv(
+    data: bytes, delimiter: str, *, header: bool = True, text: Collection[str] = ()
+) -> "pa.Table":
     """Read the bytes of a CSV file, and find out the type of each column from all its values.
 
     An empty value, `?`, `NA`, `NaN`, `null` and their like are missing. Whole numbers become
-    int64, other numbers float64, `true` and `false` bool, and what is none of these text.
+    int64, other numbers float64, `true` and `false` bool, and what is none of these, or is named
+    in `text`, text.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow
@@ -97,6 +107,7 @@ def read_csv(data: bytes, delimiter: str, *, header: bool = True) -> "pa.Table":
     if len(data) > _LARGEST_CSV:
         raise InputError("a CSV file of 2 GiB or more: convert it to Parquet first")
     words = [space + word for space in ("", " ") for word in _MISSING]
+    typed = {name: pa.string() for name in _header(data, delimiter) if name.strip() in text}
     try:
         table = arrow.read_csv(
             pa.BufferReader(data),
@@ -105,12 +116,20 @@ def read_csv(data: bytes, delimiter: str, *, header: bool = True) -> "pa.Table":
                 block_size=len(data) + 1, autogenerate_column_names=not header
             ),
             parse_options=arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=arrow.ConvertOptions(null_values=words, strings_can_be_null=True),
+            convert_options=arrow.ConvertOptions(
+                null_values=words, strings_can_be_null=True, column_types=typed
+            ),
         )
     except pa.ArrowException as error:
         raise InputError(f"not a CSV file with as many values in each row: {error}") from error
     names = [name.strip() for name in table.column_names]
     return table.rename_columns(names if header else [str(i) for i in range(len(names))])
+
+
+def _header(data: bytes, delimiter: str) -> list[str]:
+    """Names of the columns as they stand in the file, spaces and all."""
+    lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
+    return next(csv.reader(lines, delimiter=delimiter), [])
 
 
 def _read_parquet(path: Path) -> "pa.Table":

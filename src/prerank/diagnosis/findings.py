@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from prerank.calibration import (
+    DeviationShape,
     ReliabilityCurve,
-    deviation_shapes,
     reliability_band,
     reliability_curve,
 )
 from prerank.pits.ranks import WEIGHTED
 from prerank.report import ReliabilityDisplay, ReliabilityGrid
-from prerank.report.verdicts import Evidence, Part, Verdict, reach_verdict
+from prerank.report.cells import p_text
+from prerank.report.evidence import Evidence, Part
+from prerank.report.verdicts import Verdict, reach_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,8 +150,7 @@ class Diagnosis:
             rows = [f for f in self.findings if f.prerank == display.label and f.model == model]
             overall = next(row for row in rows if row.component == ALL)
             components = [row for row in rows if row.component != ALL] or [overall]
-            band = display.band
-            shapes = deviation_shapes(display.curve, band) if band else [None] * len(components)
+            shapes: Sequence[DeviationShape | None] = display.shapes or [None] * len(components)
             parts = [
                 Part(name, row.pce, row.p_value, shape)
                 for name, row, shape in zip(display.names, components, shapes, strict=True)
@@ -189,7 +190,11 @@ class Diagnosis:
 
     def __str__(self) -> str:
         """The table, what was skipped and what was noticed."""
-        lines = [self.table.to_string(index=False, float_format="{:.4f}".format, na_rep="")]
+        words = dict.fromkeys(("p_value", "p_holm"), p_text)
+        table = self.table.to_string(
+            index=False, float_format="{:.4f}".format, formatters=words, na_rep=""
+        )
+        lines = [table]
         lines += [f"skipped {label}: {reason}" for label, reason in self.skipped.items()]
         lines += self.remarks
         return "\n".join(lines)

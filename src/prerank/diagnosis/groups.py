@@ -15,6 +15,8 @@ from prerank.diagnosis.judgement import judge
 from prerank.diagnosis.measurement import measure
 from prerank.errors import InputError, ShapeError
 from prerank.preranks import PreRankLike
+from prerank.report.captions import listed
+from prerank.report.verdicts import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupedDiagnosis", "diagnose_by"]
 
 _MOST_GROUPS = 1000
+_NAMED_GROUPS = 3
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,18 @@ class GroupedDiagnosis:
             part.insert(1, "n", found.n)
             parts.append(part)
         return pd.concat(parts, ignore_index=True)
+
+    def verdict(self) -> Verdict:
+        """That of all rows, and how many groups are wrong: bad news where any of these is."""
+        whole = self.overall.verdict()
+        wrong = [name for name, one in self.groups.items() if one.verdict().mood == "bad"]
+        told = f"Within groups: {len(wrong)} of {len(self.groups)} are miscalibrated."
+        found = replace(whole, points=(told, *whole.points))
+        if not wrong or whole.mood == "bad":
+            return found
+        named = listed(wrong) if len(wrong) <= _NAMED_GROUPS else f"{len(wrong)} groups"
+        headline = f"Miscalibrated within {named}, though not over all rows."
+        return replace(found, mood="bad", headline=headline)
 
 
 def diagnose_by(

@@ -1,6 +1,7 @@
 """The page of a diagnosis: verdict, table, pictures, settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from prerank.calibration import default_bins, histogram_band, pit_histogram
@@ -10,10 +11,11 @@ from prerank.errors import ShapeError
 from prerank.report import (
     CornerDisplay,
     PITHistogramDisplay,
+    ReliabilityDisplay,
     ReliabilityGrid,
     SelectionDisplay,
 )
-from prerank.report.captions import listed
+from prerank.report.cells import p_text
 from prerank.report.explanations import explanation_of
 from prerank.report.pages import Illustration, Page, Section
 from prerank.storage import versions
@@ -34,8 +36,15 @@ LEGEND = {
     "ties": "share of the samples that tie with the observation",
     "method": "closed form, or ranks among samples",
 }
+SELECTION_LEGEND = {
+    "excess": "of the PCE, mean over the paired runs on validation rows",
+    "excess_gain": "by how much it is smaller than at strength 0, with its standard error",
+    "energy_ratio": "energy score against that at strength 0, with its standard error",
+    "within_budget": "whether that is affordable",
+    "improves": "whether the gain is more than noise",
+    "chosen": "the strength of this model",
+}
 _SHOWN_COMPONENTS = 16
-_NAMED_GROUPS = 3
 
 
 def diagnosis_page(
@@ -57,25 +66,15 @@ def diagnosis_page(
         examples: single predictions with their observations.
         settings: what else to state at the end, beside numbers of rows and versions.
     """
-    groups = found.groups if isinstance(found, GroupedDiagnosis) else {}
     whole = found.overall if isinstance(found, GroupedDiagnosis) else found
     if any(finding.model for finding in whole.findings):
         raise ShapeError("a page shows one predictor: diagnose the members of a stack one by one")
-    verdict = whole.verdict()
-    wrong = {name: one for name, one in groups.items() if one.verdict().mood == "bad"}
-    points, mood, headline = verdict.points, verdict.mood, verdict.headline
-    if groups:
-        told = f"Within groups: {len(wrong)} of {len(groups)} are miscalibrated."
-        points = (told, *points)
-    if wrong and mood != "bad":
-        mood = "bad"
-        named = listed(list(wrong)) if len(wrong) <= _NAMED_GROUPS else f"{len(wrong)} groups"
-        headline = f"Miscalibrated within {named}, though not over all rows."
+    verdict = found.verdict()
     return Page(
         title=title,
-        headline=headline,
-        mood=mood,
-        points=points,
+        headline=verdict.headline,
+        mood=verdict.mood,
+        points=verdict.points,
         advice=verdict.advice,
         sections=tuple(_sections(whole, before, found, selection, examples)),
         settings={"rows": f"{whole.n:,}", **(settings or {}), **versions()},
@@ -100,10 +99,13 @@ def _sections(
     yield _histograms(whole)
     if selection is not None:
         display = SelectionDisplay(selection)
+        tried = selection.table
+        tried.insert(1, "chosen", tried.pop("chosen"))
         yield Section(
             "Selection of the strength",
-            table=selection.table,
-            illustrations=(_drawn(display, "Strengths that were tried", (6, 4)),),
+            table=tried,
+            legend=SELECTION_LEGEND,
+            illustrations=(_drawn(display, "Strengths that were tried", display.size),),
         )
     if examples:
         shown = tuple(_drawn(one, f"Example {k + 1}", one.size) for k, one in enumerate(examples))
@@ -138,14 +140,17 @@ def _by_group(found: GroupedDiagnosis) -> Section:
 
 
 def _reliability(whole: Diagnosis, before: Diagnosis | None) -> Section:
-    shown = whole.displays()
-    rows = {"": shown} if before is None else {"before": before.displays(), "after": shown}
-    grid = ReliabilityGrid(rows)
-    figure = _figure(grid.size)
-    grid.plot(figure)
-    captions = " ".join(display.caption for display in shown)
-    title = "Share of PITs up to each level; the diagonal is right, the band is chance"
-    return Section("Reliability", illustrations=(Illustration(figure, captions, title),))
+    """A picture for each pre-rank, before above after: several beside each other where they fit."""
+    shown = []
+    others = [None] * len(whole.pits) if before is None else before.displays()
+    for display, former in zip(whole.displays(), others, strict=True):
+        rows = {"": [display]} if former is None else {"before": [former], "after": [display]}
+        grid = ReliabilityGrid(rows)
+        figure = _figure(grid.size)
+        grid.plot(figure)
+        shown.append(Illustration(figure, display.caption + _doubt(whole, display)))
+    words = "The share of PITs up to each level: the diagonal is right, the band is chance."
+    return Section("Reliability", (words,), illustrations=tuple(shown))
 
 
 def _histograms(whole: Diagnosis) -> Section:
@@ -160,9 +165,20 @@ def _histograms(whole: Diagnosis) -> Section:
             histogram_band(whole.n, bins) if display.band is not None else None,
             label=display.label,
             names=names,
+            curves=display.shapes[: len(names)],
         )
-        shown.append(_drawn(histogram, "", histogram.size))
+        drawn = _drawn(histogram, "", histogram.size)
+        shown.append(replace(drawn, caption=drawn.caption + _doubt(whole, histogram)))
     return Section("PIT histograms", illustrations=tuple(shown))
+
+
+def _doubt(whole: Diagnosis, display: ReliabilityDisplay | PITHistogramDisplay) -> str:
+    """What to add where a picture leaves its band and the verdict finds no evidence in it."""
+    outside = any(shape.outside for shape in display.shapes)
+    if not outside or display.label in whole.verdict().failing:
+        return ""
+    row = next(f for f in whole.findings if f.prerank == display.label and f.component == ALL)
+    return f" This may be chance: the p-value of {display.label} is {p_text(row.p_holm)}."
 
 
 def _words(whole: Diagnosis) -> Section:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prerank.errors import InputError
 from prerank.estimators.progress import progress_bar
-from prerank.models import MixtureNetwork
+from prerank.models import Network
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PreRankLike, parse
 from prerank.training import (
@@ -58,7 +58,7 @@ def random_splits(n: int, seed: int, strength: float | str) -> list[tuple[Tensor
 
 
 def fit_network(
-    network: MixtureNetwork,
+    network: Network,
     data: TrainingData,
     *,
     seed: int,
@@ -66,6 +66,7 @@ def fit_network(
     strength: float | str,
     budget: float,
     settings: Settings,
+    n_samples: int,
     verbose: bool,
 ) -> Fit:
     """Train without the penalty, go on with it at every strength in question, and choose.
@@ -78,6 +79,7 @@ def fit_network(
         strength: of the penalty, or `"auto"`.
         budget: by how much the energy score may worsen, for `"auto"`.
         settings: of the training.
+        n_samples: draws per row of the penalty.
         verbose: whether to show a progress bar.
     """
     terms, splits = parse(preranks), range(len(data.x))
@@ -96,7 +98,7 @@ def fit_network(
             runs = [Run(seed, s, strength) for strength in strengths for s in splits]
             result = base
             if any(strengths):
-                objective = Objective(CalibrationPenalty(terms))
+                objective = Objective(CalibrationPenalty(terms, n_samples=n_samples))
                 start = base.theta.repeat(len(strengths), 1)
                 result = train(network, data, runs, objective=objective, start=start, **options)
             for index, one in enumerate(strengths):

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import re
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from math import isfinite
 from os import PathLike
@@ -12,21 +14,40 @@ import numpy as np
 import torch
 
 from prerank.errors import InputError
+from prerank.estimators.base import JointRegressor
 from prerank.estimators.encoding import TableEncoder
+from prerank.estimators.flow import FlowRegressor
 from prerank.estimators.mixture import MixtureRegressor
-from prerank.models import MixtureNetwork
-from prerank.storage import check_json, read_json, read_tensors, write_json, write_tensors
+from prerank.models import FlowNetwork, MixtureNetwork
+from prerank.storage import (
+    check_json,
+    check_place,
+    read_json,
+    read_tensors,
+    write_json,
+    write_tensors,
+    writing,
+)
 from prerank.training.data import Scaler
 from prerank.training.selection import Judgement, Selection
 
-__all__ = ["load_model", "save_model"]
+__all__ = ["REPORT", "check_model_folder", "load_model", "save_model"]
 
 FORMAT = 1
+REPORT = "report.html"
+"""Name of the page that may lie beside a model."""
+
 _SETTINGS = "model.json"
+_OF_A_MODEL = re.compile(rf"{re.escape(_SETTINGS)}|{re.escape(REPORT)}|[0-9a-f]+\.safetensors")
+_SHOWN_FILES = 3
 _SCALERS = {"x": "x_scaler_", "y": "y_scaler_"}
+_KINDS: dict[str, tuple[type[JointRegressor], Callable[..., Any]]] = {
+    "MixtureRegressor": (MixtureRegressor, MixtureNetwork),
+    "FlowRegressor": (FlowRegressor, FlowNetwork),
+}
 
 
-def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
+def save_model(model: JointRegressor, path: str | PathLike[str]) -> None:
     """Write a fitted model to a folder.
 
     The weights get a name of their own, and `model.json`, which holds that name and their hash, is
@@ -75,8 +96,8 @@ def save_model(model: MixtureRegressor, path: str | PathLike[str]) -> None:
             older.unlink()
 
 
-def load_model(path: str | PathLike[str]) -> MixtureRegressor:
-    """Read a model that `MixtureRegressor.save` wrote.
+def load_model(path: str | PathLike[str]) -> JointRegressor:
+    """Read a model that a regressor's `save` wrote.
 
     Files of another format, with missing parts, or with settings or weights that do not match their
     hash are refused.
@@ -104,19 +125,59 @@ def load_model(path: str | PathLike[str]) -> MixtureRegressor:
     tensors, _ = read_tensors(weights)
     try:
         return _restore(settings, tensors)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error.__cause__, ImportError):
+            raise  # it says what to install
         raise InputError(f"{folder / _SETTINGS} is not a complete model: {error!r}") from error
 
 
-def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> MixtureRegressor:
-    if settings["class"] != MixtureRegressor.__name__:
+def check_model_folder(path: str | PathLike[str], *, replace: bool = False) -> None:
+    """Refuse a folder for a new model that is there, or cannot be written.
+
+    Args:
+        path: of the folder.
+        replace: whether it may be there, if it holds a model and its report and nothing else.
+    """
+    out = Path(path)
+    with writing(out):
+        if not out.exists():
+            check_place(out.resolve())
+            return
+        if not replace:
+            raise InputError(
+                f"{out} is already there: choose another folder, or replace it (--force)"
+            )
+        others = sorted(file.name for file in out.iterdir() if not _OF_A_MODEL.fullmatch(file.name))
+        if others:
+            named = ", ".join(others[:_SHOWN_FILES])
+            more = ", ..." if len(others) > _SHOWN_FILES else ""
+            raise InputError(
+                f"{out} holds something else than a model ({named}{more}): it is not replaced"
+            )
+        if any(out.iterdir()) and not _is_model(out / _SETTINGS):
+            raise InputError(f"{out} holds no model of prerank's: it is not replaced")
+        check_place(out.resolve())
+
+
+def _is_model(settings: Path) -> bool:
+    """Whether a file is `model.json` of a model, if not necessarily a sound one."""
+    try:
+        found = read_json(settings)
+    except InputError:
+        return False
+    return isinstance(found, dict) and {"format", "class", "weights"} <= set(found)
+
+
+def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> JointRegressor:
+    if settings["class"] not in _KINDS:
         raise ValueError(f"unknown class {settings['class']!r}")
+    build, build_network = _KINDS[settings["class"]]
     parameters = dict(settings["parameters"])
     parameters["hidden"] = tuple(parameters["hidden"])
-    model = MixtureRegressor(**parameters)
+    model = build(**parameters)
     network = dict(settings["network"])
     network["hidden"] = tuple(network["hidden"])
-    model.network_ = MixtureNetwork(**network)
+    model.network_ = build_network(**network)
     model.theta_ = tensors["theta"]
     if model.theta_.shape != (1, model.network_.n_parameters):
         raise ValueError(f"weights have shape {tuple(model.theta_.shape)}")
@@ -173,7 +234,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, torch.device) else value
 
 
-def _as_text(model: MixtureRegressor) -> str:
+def _as_text(model: JointRegressor) -> str:
     from prerank.preranks import Custom, Projection, parse
 
     terms = parse(model.preranks)

@@ -7,7 +7,7 @@ import torch
 
 from prerank.diagnosis import Diagnosis
 from prerank.diagnosis.pages import diagnosis_page
-from prerank.estimators.mixture import MixtureRegressor
+from prerank.estimators.base import JointRegressor
 from prerank.report import CornerDisplay
 from prerank.report.pages import Page
 from prerank.scores import energy_score
@@ -21,7 +21,7 @@ _SHOWN_SAMPLES = 500
 
 
 def fit_page(
-    model: MixtureRegressor,
+    model: JointRegressor,
     x: "pd.DataFrame",
     y: "pd.DataFrame",
     *,
@@ -45,7 +45,7 @@ def fit_page(
     stated = {
         "penalty": str(model.preranks),
         "strength": f"{model.strength_:g}",
-        "components": str(model.n_components),
+        **model._particulars,
         "budget": f"{model.budget:.0%}",
         "energy score": f"{-model.score(x, y):.4f} (in standard deviations of the targets)",
         "inputs": ", ".join(map(str, x.columns)),
@@ -63,7 +63,7 @@ def fit_page(
 
 
 def _examples(
-    model: MixtureRegressor, x: "pd.DataFrame", y: "pd.DataFrame"
+    model: JointRegressor, x: "pd.DataFrame", y: "pd.DataFrame"
 ) -> tuple[CornerDisplay, ...]:
     """A prediction of middling quality, and the worst."""
     observed = torch.from_numpy(y.to_numpy(dtype="float64", copy=True))

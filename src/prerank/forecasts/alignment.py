@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from prerank.errors import InputError
 from prerank.forecasts.comparison import comparable, factorise
-from prerank.forecasts.frames import Frame, listed
+from prerank.forecasts.frames import Frame, listed, option
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,8 +82,8 @@ def find_places(
     if not by_order:
         raise InputError(
             f"{samples.path}: nothing tells which forecast a row belongs to: name columns that are "
-            f"also in {observations.path.name} with key, or add a column {ROW!r} that counts the "
-            "rows of the observations from 0"
+            f"also in {observations.path.name} with {option('key')}, or add a column {ROW!r} that "
+            "counts the rows of the observations from 0"
         )
     if samples.size != observations.size:
         raise InputError(
@@ -115,7 +115,8 @@ def one_each(samples: Frame, places: Places) -> npt.NDArray[np.int64]:
         hint = f" (the observations have no dimension {listed(apart)})" if apart else ""
         raise InputError(
             f"{samples.path}: there are several forecasts for {what}, in data rows {first + 1} and "
-            f"{second + 1}{hint}: keep one, or name with key all columns that tell them apart"
+            f"{second + 1}{hint}: keep one, or name all columns that tell them apart with "
+            f"{option('key')}"
         )
     return order
 
@@ -134,8 +135,8 @@ def _look_up(
         second = int(again[0])
         raise InputError(
             f"{observations.path}: {observations.described(keys, second)} stands in data rows "
-            f"{table[known[second]] + 1} and {second + 1}: keep one of them, or name with key all "
-            "columns that tell them apart"
+            f"{table[known[second]] + 1} and {second + 1}: keep one of them, or name all columns "
+            f"that tell them apart with {option('key')}"
         )
     rows = table[asked]
     distinct, without = len(np.unique(asked)), len(np.unique(asked[rows < 0]))
@@ -144,7 +145,7 @@ def _look_up(
             f"{samples.path}: no forecast belongs to a row of {observations.path.name}: the first "
             f"has {samples.described(keys, 0)}, the first observation "
             f"{observations.described(keys, 0)}; write {listed(keys)} alike, or name other columns "
-            "with key"
+            f"with {option('key')}"
         )
     return rows, distinct, without
 

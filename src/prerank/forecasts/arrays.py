@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from prerank.errors import InputError, ShapeError
 from prerank.forecasts.alignment import choose_keys, find_places, one_each
-from prerank.forecasts.frames import Frame, as_arrow, find_name, is_numeric, listed
+from prerank.forecasts.frames import Frame, as_arrow, find_name, is_numeric, listed, option
 from prerank.forecasts.records import Choices, Matched
 
 __all__ = ["KEY_PREFIX", "array_names", "array_observations", "match_array", "read_arrays"]
@@ -29,17 +29,18 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
                 return {"": loaded}
             return {name: loaded[name] for name in loaded.files}
     except Exception as error:  # what a broken file raises is not documented
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        objects = "Object arrays" in str(error)
+        reason = "holds Python objects" if objects else "is damaged, or was not written by numpy"
         raise InputError(
-            f"{path}: not arrays of numbers that numpy can read ({reason}): write them anew with "
-            "numpy.save or numpy.savez"
+            f"{path}: the file {reason}: write arrays of numbers anew, with numpy.save or "
+            "numpy.savez"
         ) from error
 
 
 def array_names(arrays: Arrays) -> tuple[str, ...] | None:
     """Names of the targets, where a file holds them in an array `targets`."""
-    names = arrays.get(_TARGETS)
-    return None if names is None else tuple(str(name) for name in np.ravel(names))
+    stored = arrays.get(_TARGETS)
+    return None if stored is None else tuple(str(name) for name in np.ravel(stored))
 
 
 def array_observations(path: Path, arrays: Arrays, names: Sequence[str] | None) -> Frame:
@@ -65,7 +66,7 @@ def array_observations(path: Path, arrays: Arrays, names: Sequence[str] | None) 
     if len(known) != values.shape[1]:
         raise ShapeError(
             f"{path}: observations have shape {values.shape}, and {len(known)} targets are named: "
-            f"{listed(known)}; name them with targets"
+            f"{listed(known)}; name them with {option('targets')}"
         )
     columns = dict(zip(known, map(as_arrow, values.T), strict=True))
     return Frame(path, len(values), columns | _keys(path, arrays, len(values)))
@@ -137,7 +138,10 @@ def _samples_first(
     fits = [a for a in range(values.ndim) if full.ndim == 3 and _without(full.shape, a) == rest]
     if axis is not None:
         if not -values.ndim <= axis < values.ndim:
-            raise InputError(f"{path}: sample_axis is {axis}, but samples have shape {shape}")
+            raise InputError(
+                f"{path}: {option(_AXIS)} is {axis}, but samples have shape {shape}: axes count "
+                "from 0"
+            )
         axis %= values.ndim
         fits = [a for a in fits if a == axis]
     if not fits:
@@ -145,7 +149,8 @@ def _samples_first(
         said = "" if axis is None else f" when axis {axis} is that of the samples"
         raise ShapeError(
             f"{path}: samples have shape {shape}, which does not fit {rest[0]} rows and {rest[1]} "
-            f"targets{said}: they should be {wanted}; name the targets if there are others"
+            f"targets{said}: they should be {wanted}; if there are other targets, name them with "
+            f"{option('targets')}"
         )
     chosen = fits[0]
     remarks = []

@@ -16,7 +16,7 @@ from prerank.forecasts.comparison import decoded, is_number
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Frame", "as_arrow", "find_name", "is_numeric", "listed"]
+__all__ = ["Frame", "as_arrow", "find_name", "is_numeric", "listed", "option"]
 
 _MOST_LISTED = 12
 
@@ -120,6 +120,16 @@ def listed(names: Collection[str]) -> str:
     shown = list(names)[:_MOST_LISTED]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def option(name: str) -> str:
+    """What to say the name with: the argument, and the option of the command line.
+
+    Example:
+        >>> option("sample_axis")
+        'sample_axis (--sample-axis)'
+    """
+    return f"{name} (--{name.replace('_', '-')})"
 
 
 def is_numeric(column: "pa.ChunkedArray") -> bool:

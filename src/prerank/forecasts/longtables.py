@@ -8,7 +8,7 @@ import numpy.typing as npt
 from prerank.errors import InputError
 from prerank.forecasts.alignment import ROW, Places, are_distinct, choose_keys, find_places
 from prerank.forecasts.comparison import factorise, ranked
-from prerank.forecasts.frames import Frame, is_numeric, listed
+from prerank.forecasts.frames import Frame, is_numeric, listed, option
 from prerank.forecasts.records import Choices, Matched
 
 __all__ = ["match_long", "varies"]
@@ -114,8 +114,8 @@ def _targets(samples: Frame, observations: Frame, varying: Mapping[str, bool]) -
     if not found:
         raise InputError(
             f"{samples.path}: no column in common with {observations.path.name} differs from "
-            f"sample to sample: name the targets; here are {listed(samples.columns)}, there "
-            f"{listed(observations.columns)}"
+            f"sample to sample: name the targets with {option('targets')}; here are "
+            f"{listed(samples.columns)}, there {listed(observations.columns)}"
         )
     return found
 
@@ -133,8 +133,8 @@ def _by_forecast(
         first, second = order[again[0]], order[again[0] + 1]
         raise InputError(
             f"{samples.path}: {samples.described([*keys, label], int(first))} stands in data rows "
-            f"{first + 1} and {second + 1}: keep one of them, or name with key all columns that "
-            "tell the forecasts apart"
+            f"{first + 1} and {second + 1}: keep one of them, or name all columns that tell the "
+            f"forecasts apart with {option('key')}"
         )
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     counts = np.diff(starts, append=len(rows))
@@ -162,6 +162,6 @@ def _refuse_doubtful_keys(samples: Frame, observations: Frame, places: Places) -
         if not np.array_equal(without.rows, places.rows):
             raise InputError(
                 f"{samples.path}: column {name!r} is the same in every sample of a forecast and "
-                f"differs from {observations.path.name}: say whether it is a target (--targets) or "
-                f"tells forecasts apart (--key)"
+                f"differs from {observations.path.name}: say whether it is a target, with "
+                f"{option('targets')}, or tells forecasts apart, with {option('key')}"
             )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from prerank.errors import InputError
 from prerank.forecasts.alignment import choose_keys, find_places, one_each
-from prerank.forecasts.frames import Frame, as_arrow, find_name, listed
+from prerank.forecasts.frames import Frame, as_arrow, find_name, listed, option
 from prerank.forecasts.records import Choices, Matched
 from prerank.forecasts.tables import SAMPLE_NAMES, find_sample_name
 
@@ -81,7 +81,7 @@ def match_dataset(
     if member is None:
         raise InputError(
             f"{path}: no dimension numbers the samples; there are {listed(sizes) or 'none'}: call "
-            f"it {', '.join(SAMPLE_NAMES)}, or name it with sample"
+            f"it {', '.join(SAMPLE_NAMES)}, or name it with {option('sample')}"
         )
     known = [name for name in dataset_targets(dataset) if member in dataset[name].dims]
     targets = choices.targets or tuple(n for n in observations.columns if n in known)

@@ -1,18 +1,25 @@
 """Reading forecasts made elsewhere, and what was observed, from files of several formats."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from prerank.datasets.frames import Names, pick_names
 from prerank.datasets.reading import ROW_NUMBERS, read_columns
 from prerank.errors import InputError
-from prerank.forecasts.arrays import array_names, array_observations, match_array, read_arrays
+from prerank.forecasts.arrays import (
+    KEY_PREFIX,
+    array_names,
+    array_observations,
+    match_array,
+    read_arrays,
+)
 from prerank.forecasts.comparison import factorise
-from prerank.forecasts.frames import Frame
+from prerank.forecasts.frames import Frame, option
 from prerank.forecasts.netcdf import (
     dataset_observations,
     dataset_targets,
@@ -20,7 +27,7 @@ from prerank.forecasts.netcdf import (
     read_dataset,
 )
 from prerank.forecasts.records import Choices, Forecasts, Matched
-from prerank.forecasts.tables import match_table, offered_targets
+from prerank.forecasts.tables import match_table, numbered_columns, offered_targets
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,8 +44,8 @@ def read_forecasts(
     samples: str | os.PathLike[str],
     observations: str | os.PathLike[str] | None,
     *,
-    targets: str | Sequence[str] | None = None,
-    key: str | Sequence[str] | None = None,
+    targets: str | Names | None = None,
+    key: str | Names | None = None,
     sample: str | None = None,
     sample_axis: int | None = None,
     by: str | None = None,
@@ -64,8 +71,9 @@ def read_forecasts(
     Args:
         samples: path of the samples.
         observations: path of the observations; None where they are in the file of the samples.
-        targets: names of the targets; by default all numeric columns of the observations for
-            which there are samples.
+        targets: names of the targets, or a function that gives them once all names in the files
+            are known; by default all numeric columns of the observations for which there are
+            samples.
         key: names of the columns that identify a forecast; by default those that both files have
             and that are nothing else.
         sample: the column or dimension that numbers the samples, if it has another name.
@@ -90,13 +98,18 @@ def read_forecasts(
     """
     source = Path(samples)
     truth = source if observations is None else Path(observations)
-    choices = Choices(_names(targets, "targets"), _names(key, "key"), sample, sample_axis, by)
     predicted = _read(source)
+    alone = truth == source or (truth.exists() and truth.samefile(source))
+    observed = predicted if alone else _read(truth)
+    known = {*_names_in(source, predicted), *_names_in(truth, observed)}
+    choices = Choices(
+        _names(targets, "targets", known), _names(key, "key", known), sample, sample_axis, by
+    )
     _check_choices(source, predicted, choices)
-    if truth == source or (truth.exists() and truth.samefile(source)):
+    if alone:
         frame = _own_observations(source, predicted, choices)
     else:
-        frame = _observations(truth, _read(truth), _offered(predicted, choices), choices)
+        frame = _observations(truth, observed, _offered(predicted, choices), choices)
     if isinstance(predicted, Frame):
         matched = match_table(predicted, frame, choices)
     elif isinstance(predicted, dict):
@@ -174,9 +187,15 @@ def _offered(content: Content, choices: Choices) -> tuple[str, ...]:
 def _check_choices(path: Path, content: Content, choices: Choices) -> None:
     """Refuse what says nothing about a file of this format."""
     if choices.sample_axis is not None and not isinstance(content, dict):
-        raise InputError(f"{path}: sample_axis is for arrays: use sample for tables and netCDF")
+        raise InputError(
+            f"{path}: {option('sample_axis')} is for arrays: use {option('sample')} for tables and "
+            "netCDF"
+        )
     if choices.sample is not None and isinstance(content, dict):
-        raise InputError(f"{path}: sample is for tables and netCDF: use sample_axis for arrays")
+        raise InputError(
+            f"{path}: {option('sample')} is for tables and netCDF: use {option('sample_axis')} for "
+            "arrays"
+        )
 
 
 def _check_samples(path: Path, matched: Matched) -> None:
@@ -226,10 +245,30 @@ def _groups(frame: Frame, matched: Matched, by: str) -> tuple[str, ...]:
     return source.text(by, origins[:, 0])
 
 
-def _names(value: str | Sequence[str] | None, what: str) -> tuple[str, ...] | None:
+def _names_in(path: Path, content: Content) -> set[str]:
+    """All names that a file knows: of columns, targets, keys and dimensions."""
+    if isinstance(content, Frame):
+        return {*content.columns, *numbered_columns(content)}
+    if not isinstance(content, dict):
+        return {str(name) for name in (*content.variables, *content.dims)}
+    targets = array_names(content) or ()
+    again = sorted({name for name in targets if targets.count(name) > 1})
+    if again:
+        raise InputError(
+            f"{path}: the array 'targets' names {', '.join(again)} more than once: give each "
+            "target a name of its own"
+        )
+    keys = (name.removeprefix(KEY_PREFIX) for name in content if name.startswith(KEY_PREFIX))
+    return {*targets, *keys}
+
+
+def _names(value: str | Names | None, what: str, known: Collection[str]) -> tuple[str, ...] | None:
     if value is None:
         return None
-    names = (value,) if isinstance(value, str) else tuple(value)
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"{what} must be different names, at least one, got {names}")
-    return names
+    names = [value] if isinstance(value, str) else pick_names(value, known)
+    again = sorted({name for name in names if names.count(name) > 1})
+    if again:
+        raise InputError(f"{option(what)} names {', '.join(again)} more than once: name each once")
+    if not names:
+        raise InputError(f"{option(what)} is empty: name a column at least")
+    return tuple(names)

@@ -8,11 +8,17 @@ import numpy as np
 
 from prerank.errors import InputError
 from prerank.forecasts.alignment import ROW, choose_keys, find_places, one_each
-from prerank.forecasts.frames import Frame, find_name, is_numeric, listed
+from prerank.forecasts.frames import Frame, find_name, is_numeric, listed, option
 from prerank.forecasts.longtables import match_long
 from prerank.forecasts.records import Choices, Matched
 
-__all__ = ["SAMPLE_NAMES", "find_sample_name", "match_table", "offered_targets"]
+__all__ = [
+    "SAMPLE_NAMES",
+    "find_sample_name",
+    "match_table",
+    "numbered_columns",
+    "offered_targets",
+]
 
 SAMPLE_NAMES = ("sample", "member", "realization", "number", "draw", "ensemble")
 _NUMBERED = re.compile(r"(?P<target>.+?)(?:[_.\- ](?P<k>\d{1,9})|\[(?P<index>\d{1,9})\])")
@@ -27,7 +33,7 @@ def match_table(samples: Frame, observations: Frame, choices: Choices) -> Matche
             belongs together.
         choices: what the caller said.
     """
-    groups = _numbered_columns(samples)
+    groups = numbered_columns(samples)
     wanted = observations.columns if choices.targets is None else choices.targets
     wide = [name for name in wanted if name in groups and name != choices.by]
     plain = samples is not observations and any(name in samples.columns for name in wide)
@@ -44,9 +50,9 @@ def match_table(samples: Frame, observations: Frame, choices: Choices) -> Matche
     first = next(iter(choices.targets or absent), "y")
     raise InputError(
         f"{samples.path}: no samples found: a long table needs a column that numbers them "
-        f"({', '.join(SAMPLE_NAMES)}, or the one named with sample), a wide one columns such as "
-        f"{first}_0, {first}_1, ... for the targets of {observations.path.name}; there are "
-        f"{listed(samples.columns)}"
+        f"({', '.join(SAMPLE_NAMES)}, or another that is named with {option('sample')}), a wide "
+        f"one columns such as {first}_0, {first}_1, ... for the targets of "
+        f"{observations.path.name}; there are {listed(samples.columns)}"
     )
 
 
@@ -62,7 +68,7 @@ def offered_targets(samples: Frame, choices: Choices) -> tuple[str, ...]:
     """
     label = find_sample_name(samples, samples.columns, choices.sample, "column")
     if label is None:
-        return tuple(_numbered_columns(samples))
+        return tuple(numbered_columns(samples))
     others = {label, ROW, choices.by, *(choices.key or ())}
     return tuple(n for n, c in samples.columns.items() if n not in others and is_numeric(c))
 
@@ -77,7 +83,7 @@ def find_sample_name(
     if len(found) > 1:
         raise InputError(
             f"{frame.path}: each {what} of {listed(found)} could number the samples: name the one "
-            "that does with sample"
+            f"that does with {option('sample')}"
         )
     return found[0] if found else None
 
@@ -95,7 +101,7 @@ def _match_wide(
     elif samples is observations:
         keys = ()
     else:
-        taken = set(_numbered_columns(samples)) | set(targets)
+        taken = set(numbered_columns(samples)) | set(targets)
         taken |= set(chain.from_iterable(wide[name].values() for name in wide))
         keys = choose_keys(samples, observations, taken, choices.by)
     places = find_places(samples, observations, keys, chosen=choices.key is not None, by_order=True)
@@ -136,7 +142,7 @@ def _sample_numbers(
     return first
 
 
-def _numbered_columns(samples: Frame) -> dict[str, list[tuple[int, str]]]:
+def numbered_columns(samples: Frame) -> dict[str, list[tuple[int, str]]]:
     """Columns such as rain_0, rain_1, ... with their numbers, by what stands before these."""
     groups: dict[str, list[tuple[int, str]]] = {}
     for column in samples.columns:

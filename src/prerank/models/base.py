@@ -90,13 +90,13 @@ class ModuleNetwork:
         """Call the module with the given parameters."""
         if theta.shape[0] != 1:
             raise InputError(f"this network takes one run at a time, got {theta.shape[0]}")
-        dist: Distribution = self._with_parameters(theta[0])(x[0])
+        dist: Distribution = self.module(theta[0])(x[0])
         return dist.expand(torch.Size((1, *dist.batch_shape)))
 
-    def _with_parameters(self, theta: Tensor) -> nn.Module:
-        """A module of its own for these parameters, which shares the buffers.
+    def module(self, theta: Tensor) -> nn.Module:
+        """A module of its own with parameters `(P,)`, such as trained ones; it shares the buffers.
 
-        The distribution may keep it: flows call their networks only when they are asked for a
+        A distribution may keep it: flows call their networks only when they are asked for a
         density or a sample.
         """
         module = self._module.to(theta.device, theta.dtype)

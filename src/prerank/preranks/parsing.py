@@ -23,6 +23,7 @@ __all__ = ["CLASSIC", "PAPER", "PreRankLike", "parse"]
 
 OneTerm = str | PreRank | Callable[[Tensor], Tensor]
 PreRankLike = OneTerm | Sequence[OneTerm]
+"""What `parse` reads: text, a pre-rank, a function of the points, or a list of these."""
 
 PAPER: tuple[PreRank, ...] = (
     Marginal(),
@@ -33,7 +34,10 @@ PAPER: tuple[PreRank, ...] = (
     HDR(),
     Copula(),
 )
+"""Those of the paper, which `prerank.diagnose` looks at by default."""
+
 CLASSIC: tuple[PreRank, ...] = (MultivariateRank(), AverageRank(), BandDepth(), EnergyScoreRank())
+"""Those that the literature on ensemble forecasts uses."""
 
 _KNOWN: dict[str, type[PreRank]] = {
     p.name: type(p) for p in (*PAPER, *CLASSIC, ThresholdExceedance())

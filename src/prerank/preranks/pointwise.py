@@ -132,7 +132,12 @@ class HDR(PreRank):
 
     def check(self, dist: Distribution) -> None:
         """Raise for distributions without a density."""
-        if isinstance(dist, Ensemble) or type(dist).log_prob is Distribution.log_prob:
+        if isinstance(dist, Ensemble):
+            raise NotApplicableError(
+                "hdr needs a density, which samples alone do not have: 'copula' and 'energy_score' "
+                "look at all targets at once without one"
+            )
+        if type(dist).log_prob is Distribution.log_prob:
             raise NotApplicableError(
                 f"hdr needs a density and {type(dist).__name__} has none: use 'copula' or "
                 "'energy_score', or pass a distribution with log_prob"

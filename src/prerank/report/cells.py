@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cell", "Column", "table_columns"]
+__all__ = ["Cell", "Column", "p_text", "table_columns"]
 
 _SMALL_P = 0.001
 
@@ -29,11 +29,21 @@ class Column(NamedTuple):
     cells: list[Cell]
 
 
+def p_text(value: float) -> str:
+    """A p-value for readers, the same wherever it is told.
+
+    Example:
+        >>> p_text(0.25), p_text(2e-5)
+        ('0.250', '<0.001')
+    """
+    return f"<{_SMALL_P:g}" if value < _SMALL_P else f"{value:.3f}"
+
+
 def table_columns(frame: "pd.DataFrame") -> list[Column]:
     """Turn the columns of a table into text.
 
-    Floats get four significant digits, and `<0.001` stands for smaller ones in a column `p` or
-    `p_...`. Truth values read yes and no. Missing values and empty strings are blank.
+    Floats get four significant digits, and p-values, in a column `p` or `p_...`, three decimals.
+    Truth values read yes and no. Missing values and empty strings are blank.
 
     Args:
         frame: any table; its index is left out.
@@ -45,7 +55,7 @@ def table_columns(frame: "pd.DataFrame") -> list[Column]:
         ...     print(column.name, [cell.text for cell in column.cells])
         n ['12', '3']
         pce ['0.01235', '']
-        p ['<0.001', '0.25']
+        p ['<0.001', '0.250']
     """
     # By position, because names may repeat.
     return [_column(str(name), frame.iloc[:, j]) for j, name in enumerate(frame.columns)]
@@ -82,8 +92,8 @@ def _text(value: Any, is_p: bool) -> str:
     if isinstance(value, numbers.Integral) or not _is_number(value):
         return str(value)
     number = float(value)
-    if is_p and 0 <= number < _SMALL_P:
-        return f"<{_SMALL_P:g}"
+    if is_p and 0 <= number <= 1:
+        return p_text(number)
     if number == 0 or 1e-4 <= abs(number) < 1e7:
         return np.format_float_positional(
             number, precision=4, unique=False, fractional=False, trim="-"

@@ -7,12 +7,15 @@ import torch
 from torch.distributions import Distribution
 
 from prerank.calibration import (
+    DeviationShape,
     HistogramBand,
     PITHistogram,
     default_bins,
     histogram_band,
     histogram_shapes,
     pit_histogram,
+    reliability_band,
+    reliability_curve,
 )
 from prerank.calibration.error import check_pits
 from prerank.errors import ShapeError
@@ -22,7 +25,7 @@ from prerank.report.captions import reliability_caption
 from prerank.report.colours import COLOURS
 from prerank.report.lettering import names_of, short_name
 from prerank.report.panels import split_axes
-from prerank.report.reliability import pits_and_names
+from prerank.report.reliability import ReliabilityDisplay, pits_and_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +50,8 @@ class PITHistogramDisplay:
             whose PITs are not exactly uniform.
         label: name of the pre-rank.
         names: names of the J components.
+        curves: how the J reliability curves of the same PITs deviate: then curves and bars are
+            read alike. By default, the bars are added up to a coarse curve.
 
     Attributes:
         ax_: the axes, after `plot`. Where there are several components, the panels lie in their
@@ -78,6 +83,7 @@ class PITHistogramDisplay:
         *,
         label: str = "",
         names: Sequence[str] | None = None,
+        curves: Sequence[DeviationShape] = (),
     ) -> None:
         if histogram.density.dim() != 2:
             raise ShapeError(
@@ -91,6 +97,9 @@ class PITHistogramDisplay:
         self.band = band
         self.label = label
         self.names = names_of(components, names, label or "PITs")
+        if curves and len(curves) != components:
+            raise ShapeError(f"{len(curves)} curves for {components} components")
+        self.curves = tuple(curves)
 
     @classmethod
     def from_predictions(
@@ -156,9 +165,11 @@ class PITHistogramDisplay:
         n = check_pits(z).shape[-2]
         size = default_bins(n) if bins is None else bins
         histogram = pit_histogram(z, bins=size)
-        return cls(
-            histogram, histogram_band(n, size, level) if band else None, label=label, names=names
-        ).plot(ax)
+        if not band:
+            return cls(histogram, None, label=label, names=names).plot(ax)
+        bounds = histogram_band(n, size, level)
+        curves = ReliabilityDisplay(reliability_curve(z), reliability_band(n, level=level)).shapes
+        return cls(histogram, bounds, label=label, names=names, curves=curves).plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -214,18 +225,32 @@ class PITHistogramDisplay:
         return self
 
     @property
+    def shapes(self) -> list[DeviationShape]:
+        """How the bars deviate; an empty list where there is no band to judge them by.
+
+        Bars and curves have each a band of their own, and what leaves it one meaning.
+        """
+        if self.band is None:
+            return []
+        own = histogram_shapes(self.histogram, self.band)
+        return [
+            curve._replace(outside=bars.outside)
+            for curve, bars in zip(self.curves or own, own, strict=True)
+        ]
+
+    @property
     def caption(self) -> str:
         """One sentence on what the shape of the bars means."""
         if self.band is None:
             start = f"{self.label}: " if self.label else ""
             return f"{start}weighted samples, so there is no band to judge the bars by."
-        shapes = histogram_shapes(self.histogram, self.band)
-        return reliability_caption(self.label, self.names, shapes, level=self.band.level)
+        return reliability_caption(self.label, self.names, self.shapes, level=self.band.level)
 
     @property
     def _grid(self) -> tuple[int, int]:
         """Rows and columns of panels."""
-        rows = -(-len(self.names) // _COLUMNS)
+        few = len(self.names) <= _COLUMNS
+        rows = -(-len(self.names) // (2 if few else _COLUMNS))  # two fit the width of a phone
         return rows, -(-len(self.names) // rows)
 
     def _panels(self, ax: "Axes") -> "list[Axes]":

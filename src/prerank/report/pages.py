@@ -6,6 +6,7 @@ import hashlib
 import io
 import itertools
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -37,6 +38,7 @@ _ICON = (
     '<circle cx="12" cy="12" r="9.5"/>{}</svg>'
 )
 _WIDE = 4.6  # inches from which a picture has a row of its own
+_NO_GLYPH = "Glyph .* missing from font"  # how matplotlib's warning begins
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +64,8 @@ class Section:
         title: of the section, and of its table.
         paragraphs: plain text.
         table: shown without its index, which `reset_index` makes into columns; the first column
-            names the rows. Floats have four significant digits, those below 0.001 in a column
-            `p` or `p_...` read `<0.001`, and missing values are blank.
+            names the rows. Floats have four significant digits, p-values in a column `p` or
+            `p_...` three decimals, and missing values are blank.
         legend: what columns mean, by their names.
         illustrations: in order.
     """
@@ -220,12 +222,23 @@ def _picture(illustration: Illustration, number: int) -> _Picture:
 
 
 def _svg(figure: "Figure") -> bytes:
-    """The figure as SVG: the same bytes each time, with letters as shapes and images inside."""
+    """The figure as SVG, with letters as shapes, or as text where the font does not have them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", _NO_GLYPH, UserWarning)
+        try:
+            return _saved(figure, "path")
+        except UserWarning:  # the browser has more fonts
+            warnings.filterwarnings("ignore", _NO_GLYPH, UserWarning)
+            return _saved(figure, "none")
+
+
+def _saved(figure: "Figure", letters: str) -> bytes:
+    """The figure as SVG: the same bytes each time, with images inside."""
     import matplotlib as mpl
 
     drawn, buffer = _twin(figure), io.BytesIO()
     with mpl.rc_context(
-        {"svg.hashsalt": "prerank", "svg.fonttype": "path", "svg.image_inline": True}
+        {"svg.hashsalt": "prerank", "svg.fonttype": letters, "svg.image_inline": True}
     ):
         drawn.draw_without_rendering()  # a layout needs a first round to find the size of legends
         drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

@@ -9,6 +9,7 @@ import torch
 from torch.distributions import Distribution
 
 from prerank.calibration import (
+    DeviationShape,
     ReliabilityBand,
     ReliabilityCurve,
     deviation_shapes,
@@ -185,12 +186,16 @@ class ReliabilityDisplay:
         return self
 
     @property
+    def shapes(self) -> list[DeviationShape]:
+        """How each curve deviates; an empty list where there is no band to judge them by."""
+        return [] if self.band is None else deviation_shapes(self.curve, self.band)
+
+    @property
     def caption(self) -> str:
         """One sentence on what the shape of the curves means."""
         if self.band is None:
             return f"{self.label}: weighted samples, so there is no band to judge the curves by."
-        shapes = deviation_shapes(self.curve, self.band)
-        return reliability_caption(self.label, self.names, shapes, level=self.band.level)
+        return reliability_caption(self.label, self.names, self.shapes, level=self.band.level)
 
 
 class ReliabilityGrid:

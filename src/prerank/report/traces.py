@@ -18,9 +18,11 @@ __all__ = ["SelectionDisplay"]
 _BEYOND = 3.0  # budgets; a point that costs more is drawn at the edge
 _LEAST_EDGE = 30.0  # per cent
 # Shapes tell the kinds of points apart without their colours.
-_UNPENALISED, _CHOSEN, _QUALIFIES, _FAILS = "unpenalised", "chosen", "qualifies", "does not qualify"
+_UNPENALISED, _KEPT = "unpenalised", "unpenalised, kept"
+_CHOSEN, _QUALIFIES, _FAILS = "chosen", "qualifies", "does not qualify"
 _LOOKS: dict[str, dict[str, Any]] = {
     _UNPENALISED: {"marker": "s", "color": COLOURS[3], "markersize": 7},
+    _KEPT: {"marker": "s", "color": COLOURS[3], "markersize": 10, "markeredgecolor": "black"},
     _QUALIFIES: {"marker": "o", "color": COLOURS[0], "markersize": 7},
     _FAILS: {"marker": "o", "color": COLOURS[0], "markersize": 7, "markerfacecolor": "white"},
     _CHOSEN: {"marker": "*", "color": COLOURS[1], "markersize": 16, "markeredgecolor": "black"},
@@ -81,7 +83,7 @@ class SelectionDisplay:
     @property
     def size(self) -> tuple[float, float]:
         """Width and height in inches at which the writing is legible."""
-        return 6.0, 4.0
+        return 4.6, 3.6
 
     def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> "SelectionDisplay":
         """Draw on the axes, or in a new figure.
@@ -195,7 +197,7 @@ class SelectionDisplay:
 
 def _kind(judgement: "Judgement") -> str:
     if judgement.strength == 0:
-        return _UNPENALISED
+        return _KEPT if judgement.chosen else _UNPENALISED
     if judgement.chosen:
         return _CHOSEN
     return _QUALIFIES if judgement.within_budget and judgement.improves else _FAILS

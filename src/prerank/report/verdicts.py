@@ -5,18 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from prerank.calibration import DeviationShape, holm, null_pce, pce_floor
+from prerank.calibration import holm, null_pce, pce_floor
 from prerank.report.captions import listed, shape_words
+from prerank.report.cells import p_text
+from prerank.report.evidence import SIGNIFICANCE, Evidence
 from prerank.report.explanations import explanation_of
 
-__all__ = ["Evidence", "Mood", "Part", "Verdict", "reach_verdict"]
+__all__ = ["Mood", "Verdict", "reach_verdict"]
 
 Mood = Literal["good", "bad", "unclear"]
 
 _SMALL, _LARGE = 0.01, 0.03  # excess in words: a bias of a tenth of the spread makes .03
 _WEAK = 0.01  # p-values above it are some evidence, whatever the size
 _BLUNT = 0.05  # an excess that should not go unseen
-_SIGNIFICANCE = 0.05
 _COMPONENT_SIGNIFICANCE = 0.01  # of single components, corrected over all: beside the mean's .05
 # Part of the shape that tells of dependence: where targets move together more than predicted, their
 # mean varies more (spread), and they lie closer to each other (shift of scale).
@@ -42,66 +43,6 @@ _ADVICE = {
 
 
 @dataclass(frozen=True)
-class Part:
-    """What was found for one component of a pre-rank.
-
-    Attributes:
-        name: of the component.
-        pce: of its PITs.
-        p_value: NaN where there is none.
-        shape: of its deviation; None where there is no band to judge it by.
-    """
-
-    name: str
-    pce: float
-    p_value: float
-    shape: DeviationShape | None
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What was found for one pre-rank.
-
-    Attributes:
-        label: of the pre-rank.
-        pce: mean over the components.
-        floor: what a perfect predictor scores on average.
-        p_holm: corrected p-value, NaN where there is none.
-        parts: its components, one at least.
-        note: such as that there is no power.
-        powerless: whether nearly all samples tie with the observation.
-    """
-
-    label: str
-    pce: float
-    floor: float
-    p_holm: float
-    parts: tuple[Part, ...]
-    note: str = ""
-    powerless: bool = False
-
-    @property
-    def kind(self) -> str:
-        """The label without its argument."""
-        return self.label.partition("(")[0]
-
-    @property
-    def wrong(self) -> tuple[Part, ...]:
-        """Components with evidence of their own, corrected within the pre-rank."""
-        if len(self.parts) == 1:
-            return self.parts
-        corrected = holm([part.p_value for part in self.parts])
-        return tuple(
-            part for part, p in zip(self.parts, corrected, strict=True) if p < _SIGNIFICANCE
-        )
-
-    @property
-    def excess(self) -> float:
-        """Of the worst component with evidence of its own, or else of their mean."""
-        return max((part.pce for part in self.wrong), default=self.pce) - self.floor
-
-
-@dataclass(frozen=True)
 class Verdict:
     """What a reader may conclude.
 
@@ -110,12 +51,14 @@ class Verdict:
         headline: the fault, or that none was found.
         points: which pre-ranks fail, by how much and with what evidence; which pass.
         advice: what to try.
+        failing: labels of the pre-ranks with evidence against them.
     """
 
     mood: Mood
     headline: str
     points: tuple[str, ...]
     advice: tuple[str, ...]
+    failing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """All of it, as lines."""
@@ -145,6 +88,8 @@ def reach_verdict(
         tests: over how many p-values the correction went; those of `evidence` by default.
 
     Example:
+        >>> from prerank.calibration import DeviationShape
+        >>> from prerank.report.evidence import Part
         >>> narrow, fine = DeviationShape(True, 0, 1), DeviationShape(False, 0, 0)
         >>> parts = Part("rain", 0.14, 1e-4, narrow), Part("wind", 0.01, 0.6, fine)
         >>> reach_verdict([Evidence("marginal", 0.08, 0.01, 0.0002, parts)], n=900).headline
@@ -164,14 +109,14 @@ def reach_verdict(
     fault, kinds, witnesses = _fault(tested, failing)
     degree = _degree(max(one.excess for one in witnesses))
     points = [
-        f"{one.label} fails: {_size(one)}, p {_p(one.p_holm)}; {_words(one)}."
+        f"{one.label} fails: {_size(one)}, {_p(one.p_holm)}; {_words(one)}."
         for one in sorted(failing, key=lambda one: one.floor - one.pce)
     ]
     points += _passed([one for one in tested if one not in failing], n)
     advice = [_ADVICE[kind] for kind in kinds if kind in _ADVICE]
     if "dependence" in kinds:
-        labels = [one.label for one in witnesses]
-        advice.append(f"Dependence ({listed(labels)}): {explanation_of(labels[0]).repair}.")
+        named = [one.label for one in witnesses]
+        advice.append(f"Dependence ({listed(named)}): {explanation_of(named[0]).repair}.")
     elif "other" in kinds:
         label = witnesses[0].label
         advice.append(f"{label}: {explanation_of(label).repair}.")
@@ -183,20 +128,21 @@ def reach_verdict(
     headline = f"{degree} miscalibrated: {fault}."
     if all(min([one.p_holm, *(part.p_value for part in one.wrong)]) > _WEAK for one in witnesses):
         headline = f"Some evidence of miscalibration: {fault}."
-    return Verdict("bad", headline, tuple(points), (*advice, *remarks))
+    labels = tuple(one.label for one in failing)
+    return Verdict("bad", headline, tuple(points), (*advice, *remarks), labels)
 
 
 def _failing(tested: Sequence[Evidence]) -> list[Evidence]:
     parts = [(one, part.p_value) for one in tested if len(one.parts) > 1 for part in one.parts]
     if not parts:
-        return [one for one in tested if one.p_holm < _SIGNIFICANCE]
+        return [one for one in tested if one.p_holm < SIGNIFICANCE]
     corrected = holm([p for _, p in parts])
     single = {
         one.label
         for (one, _), p in zip(parts, corrected, strict=True)
         if p < _COMPONENT_SIGNIFICANCE
     }
-    return [one for one in tested if one.p_holm < _SIGNIFICANCE or one.label in single]
+    return [one for one in tested if one.p_holm < SIGNIFICANCE or one.label in single]
 
 
 def _fault(
@@ -267,7 +213,7 @@ def _together(joint: Sequence[Evidence]) -> int:
 
 def _acquittal(tested: Sequence[Evidence], n: int, remarks: Sequence[str], tests: int) -> Verdict:
     null = null_pce(n)
-    place = min(len(null) - 1, math.ceil((1 - _SIGNIFICANCE / tests) * len(null)))
+    place = min(len(null) - 1, math.ceil((1 - SIGNIFICANCE / tests) * len(null)))
     seen = float(null[place]) - pce_floor(n)
     labels = listed([one.label for one in tested])
     mood: Mood = "good" if seen < _BLUNT else "unclear"
@@ -313,8 +259,9 @@ def _degree(excess: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3f}".replace("0.", ".", 1)
+    return f"{value:.3f}"
 
 
 def _p(value: float) -> str:
-    return "< .001" if value < 0.001 else f"= {_number(value)}"
+    text = p_text(value)
+    return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"

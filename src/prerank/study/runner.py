@@ -1,22 +1,20 @@
-"""Working through a study: unit by unit, resumable at any moment."""
+"""Working through a study: unit by unit, resumable at any moment, on any engine."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from prerank.storage import read_json, write_json
+from prerank.engines import Engine, Event, Failure, InProcess, Task, TaskError
+from prerank.study.costs import count_rows, unit_cost
 from prerank.study.plans import NONE, Plan
-from prerank.study.problems import Problem
-from prerank.study.protocols import carry_out
 from prerank.study.store import Store, Unit
-from prerank.training import Checkpoint, Interrupted, Progress
+from prerank.study.work import UnitWork
+from prerank.training import Progress
 
-__all__ = ["Outcome", "StudyProgress", "run_study"]
+__all__ = ["Outcome", "StudyProgress", "run_study", "study_tasks"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +23,10 @@ class StudyProgress:
 
     Attributes:
         unit: that is being worked on.
-        done: units that are done, by this and other processes.
+        done: units that are known to be done, by this and other processes.
         units: in all.
-        training: of the present unit, or None when it is done.
+        training: of the present unit, or None when it is done. Units that other processes work on
+            are seen when they are done.
         rate: optimiser steps per second of the present unit, each of all its runs.
         left: estimated seconds to the end, NaN before the first unit is done.
     """
@@ -45,7 +44,7 @@ class Outcome:
     """How a call ended.
 
     Attributes:
-        finished: units that this call has done.
+        finished: units that this call has done, with the processes that it began.
         left: units that are not done: time was up, or other processes work on them.
         interrupted: whether time was up.
     """
@@ -62,165 +61,137 @@ def run_study(
     device: torch.device | str = "cpu",
     time_limit: float = float("inf"),
     checkpoint_every: float = 30.0,
+    engine: Engine | None = None,
     on_progress: Callable[[StudyProgress], None] | None = None,
+    on_event: Callable[[Event], None] | None = None,
 ) -> Outcome:
     """Do what is left of a study.
 
     A killed study goes on where it stopped, a finished one does nothing, and several processes may
-    work on one folder: each unit is done by one of them.
+    work on one folder: each unit is done by one of them. A unit that fails does not stop the
+    others: its error is raised when they are done. What failed and was tried again is also
+    appended to `log.jsonl` in the folder.
 
     Args:
         plan: what to do.
         folder: where results go, and from where a study goes on.
-        device: where to train.
+        device: where to train; `"auto"` is the GPU, where the process that works has one.
         time_limit: seconds after which to stop, with a checkpoint of the unit at hand.
         checkpoint_every: seconds between checkpoints inside a unit.
-        on_progress: called after each epoch and each unit.
+        engine: where units are worked on; this process by default.
+        on_progress: called after each epoch in this process, and after each unit.
+        on_event: told when units are begun, finished, tried again and given up.
     """
-    work = _Work(Store(folder, plan), device, time_limit, checkpoint_every, on_progress)
-    interrupted = False
-    try:
-        for dataset in plan.datasets:
-            work.on(dataset)
-    except Interrupted:
-        interrupted = True
-    left = tuple(unit for unit in work.store.units if not work.store.done(unit))
-    return Outcome(tuple(work.finished), left, interrupted)
+    deadline = time.time() + time_limit
+    store = Store(folder, plan)
+    engine = InProcess() if engine is None else engine
+    todo = store.left()
+    watch = _Watch(len(store.units), todo, on_progress)
+    work = UnitWork(
+        folder,
+        device=device,
+        deadline=deadline,
+        every=checkpoint_every,
+        on_epoch=watch.epoch if engine.here else None,
+    )
+
+    def listen(event: Event) -> None:
+        if event.kind in ("retried", "failed"):
+            store.log(event)
+        if event.kind == "finished":
+            watch.ended(event)
+        if on_event is not None:
+            on_event(event)
+
+    tasks = study_tasks(store, todo, gpus=0.0 if str(device) == "cpu" else 1.0)
+    report = engine.map(work, tasks, stop=lambda: time.time() >= deadline, on_event=listen)
+    if report.failures:
+        raise _combined(report.failures)
+    interrupted = bool(report.left) or any(done.interrupted for done in report.values.values())
+    return Outcome(tuple(watch.finished), tuple(store.left()), interrupted)
 
 
-class _Work:
+def study_tasks(store: Store, todo: Sequence[Unit], *, gpus: float = 0.0) -> list[Task]:
+    """Units as tasks with their costs; penalised ones after the unpenalised one they begin with.
+
+    Args:
+        store: of the study.
+        todo: its units that are left.
+        gpus: that each of them wishes for.
+    """
+    plan = store.plan
+    by_dataset: dict[str, list[Unit]] = {}
+    for unit in todo:
+        by_dataset.setdefault(unit.dataset, []).append(unit)
+    tasks = []
+    for dataset, units in by_dataset.items():
+        rows = count_rows(dataset)
+        base = Unit(dataset, NONE)
+        # A plan may do without unpenalised runs; penalised ones begin with them all the same.
+        if plan.protocol == "exact" and NONE not in plan.variants and not store.done(base):
+            units.insert(0, base)
+        needed = (base.stem,) if plan.protocol == "exact" and base in units else ()
+        for unit in units:
+            cost = unit_cost(plan, unit.variant, rows)
+            after = () if unit == base else needed
+            tasks.append(Task(unit.stem, unit, cost=cost, gpus=gpus, after=after))
+    return tasks
+
+
+def _combined(failures: Sequence[Failure]) -> BaseException:
+    """The error that all failed units have, or one that names them and theirs."""
+    own = [failure for failure in failures if failure.attempts]  # the others only needed these
+    told = {f"{type(failure.error).__name__}: {failure.error}" for failure in own}
+    if len(told) == 1 and not isinstance(own[0].error, TaskError):
+        return own[0].error
+    listed = "; ".join(
+        f"{f.task.name} ({type(f.error).__name__}: {f.error}, attempt {f.attempts})" for f in own
+    )
+    error = TaskError(
+        f"{len(failures)} units failed: {listed}. The others are done, as far as time allowed; run "
+        "the study again to try these again"
+    )
+    error.__cause__ = own[0].error
+    return error
+
+
+class _Watch:
+    """Counts units and steps, and tells the caller."""
+
     def __init__(
         self,
-        store: Store,
-        device: torch.device | str,
-        time_limit: float,
-        every: float,
+        units: int,
+        todo: Sequence[Unit],
         on_progress: Callable[[StudyProgress], None] | None,
     ) -> None:
-        self.store = store
-        self.device = device
-        self.begun = time.monotonic()
-        self.until = self.begun + time_limit
-        self.every = every
-        self.on_progress = on_progress
         self.finished: list[Unit] = []
+        self._units = units
+        self._todo = set(todo)
+        self._done = units - len(todo)
+        self._on_progress = on_progress
+        self._begun = time.monotonic()
         self._first: tuple[int, float] | None = None
-        self._done: int | None = None
 
-    def on(self, dataset: str) -> None:
-        """Do the units of one dataset that nobody else does."""
-        units = [Unit(dataset, variant) for variant in self.store.plan.variants]
-        if all(self.store.done(unit) for unit in units):
-            return
-        problem = Problem(dataset, self.store.plan, self.device)
-        for unit in units:
-            if time.monotonic() >= self.until:
-                raise Interrupted("time is up")
-            with self.store.claim(unit.stem) as held:
-                if held and not self.store.done(unit):
-                    self._do(unit, problem)
-
-    def _do(self, unit: Unit, problem: Problem) -> None:
-        self.store.clear(unit)
-        obstacle = problem.obstacle(unit.variant)
-        if obstacle is None:
-            self._train(unit, problem)
-        else:
-            self.store.skip(unit, obstacle)
-        self.finished.append(unit)
-        self._report(unit, None)
-
-    def _train(self, unit: Unit, problem: Problem) -> None:
-        base = None if unit.variant == NONE else self._base(problem)
-        checkpoint = self._checkpoint(unit)
-        clock = _Clock(checkpoint.path.with_name(f"{checkpoint.path.name}.seconds"), self.every)
-
-        def on_epoch(progress: Progress) -> None:
-            clock.follow()
-            self._report(unit, progress)
-
-        try:
-            frame, theta = carry_out(
-                problem, unit.variant, base=base, checkpoint=checkpoint, on_epoch=on_epoch
-            )
-        except Interrupted:
-            clock.write()
-            raise
-        if unit.variant == NONE:
-            self.store.write_base(unit.dataset, theta)
-        about = {"seconds": f"{clock.seconds:.3f}", "device": str(self.device)}
-        self.store.write(unit, frame, about)
-        checkpoint.drop()
-
-    def _base(self, problem: Problem) -> Tensor | None:
-        """Unpenalised parameters, trained once: where another process does so, wait for it."""
-        if self.store.plan.protocol == "published":
-            return None
-        unit = Unit(problem.name, NONE)
-        while True:
-            base = self.store.read_base(problem.name, self.device)
-            if base is not None:
-                return base
-            if time.monotonic() >= self.until:
-                raise Interrupted("time is up")
-            with self.store.claim(unit.stem) as held:
-                if held and self.store.read_base(problem.name, self.device) is None:
-                    self._do(unit, problem)
-            time.sleep(0.1)
-
-    def _checkpoint(self, unit: Unit) -> Checkpoint:
-        path = self.store.checkpoint(unit)
-        return Checkpoint(path, every=self.every, until=self.until)
-
-    def _rate(self, training: Progress | None) -> float:
-        """Steps of this process per second since the unit, or its next stack, began."""
+    def epoch(self, unit: Unit, training: Progress) -> None:
+        """An epoch of a unit is over."""
         now = time.monotonic()
-        if training is None:
-            self._first = None
-            return 0.0
         if self._first is None or training.steps < self._first[0]:
             self._first = training.steps, now
         steps, begun = self._first
-        return (training.steps - steps) / max(now - begun, 1e-9)
+        self._tell(unit, training, (training.steps - steps) / max(now - begun, 1e-9))
 
-    def _report(self, unit: Unit, training: Progress | None) -> None:
-        if self.on_progress is None:
+    def ended(self, event: Event) -> None:
+        """The work on a unit is over."""
+        self._first = None
+        if event.value.done and event.task.argument in self._todo:
+            self._done += 1
+        for unit in event.value.finished:
+            self.finished.append(unit)
+            self._tell(unit, None, 0.0)
+
+    def _tell(self, unit: Unit, training: Progress | None, rate: float) -> None:
+        if self._on_progress is None:
             return
-        units = self.store.units
-        if training is None or self._done is None:  # not in every epoch: it looks at every file
-            self._done = sum(self.store.done(other) for other in units)
-        done = self._done
-        spent = time.monotonic() - self.begun
-        mine = len(self.finished)
-        left = spent / mine * (len(units) - done) if mine else float("nan")
-        rate = self._rate(training)
-        self.on_progress(StudyProgress(unit, done, len(units), training, rate, left))
-
-
-class _Clock:
-    """Seconds that a unit takes, over all processes that have worked on it.
-
-    Args:
-        path: of a file beside the unit's checkpoint, which goes with it.
-        every: seconds between two versions.
-    """
-
-    def __init__(self, path: Path, every: float) -> None:
-        self._path, self._every = path, every
-        self._begun = self._written = time.monotonic()
-        self._before = float(read_json(path)) if path.exists() else 0.0
-
-    @property
-    def seconds(self) -> float:
-        """So far."""
-        return self._before + time.monotonic() - self._begun
-
-    def follow(self) -> None:
-        """To be called after each epoch."""
-        if time.monotonic() - self._written >= self._every:
-            self.write()
-
-    def write(self) -> None:
-        """Keep what was spent."""
-        write_json(self._path, self.seconds)
-        self._written = time.monotonic()
+        spent, mine = time.monotonic() - self._begun, len(self.finished)
+        left = spent / mine * (self._units - self._done) if mine else float("nan")
+        self._on_progress(StudyProgress(unit, self._done, self._units, training, rate, left))

@@ -1,9 +1,11 @@
 """The folder of a study: one file for each unit of work, whole or absent."""
 
+import json
+import os
 import platform
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from prerank.engines import Event
 from prerank.errors import InputError
 from prerank.storage import (
     FileLock,
@@ -79,6 +82,16 @@ class Store:
         """Whether there is nothing left to do."""
         return self._result(unit).exists() or self._skipped(unit).exists()
 
+    def left(self) -> list[Unit]:
+        """Units that are not done, by one look at the folder: they may be many, and it far away."""
+        folder = self.folder / "results"
+        names = set(os.listdir(folder)) if folder.exists() else set()
+        return [
+            unit
+            for unit in self.units
+            if names.isdisjoint((self._result(unit).name, self._skipped(unit).name))
+        ]
+
     def write(self, unit: Unit, frame: "pd.DataFrame", about: dict[str, Any]) -> None:
         """Put the result of a unit in place."""
         import pyarrow
@@ -118,6 +131,39 @@ class Store:
     def skipped(self) -> list[dict[str, str]]:
         """What cannot be had, and why."""
         return [read_json(p) for p in sorted((self.folder / "results").glob("*.skipped.json"))]
+
+    def remove_broken(self) -> list[Path]:
+        """Read everything that units have left, and remove what cannot be read.
+
+        Returns:
+            The files that are gone; to run the study again brings them back.
+        """
+        checks: list[tuple[str, Callable[[Path], object]]] = [
+            ("results/*.parquet", _read_table),
+            ("results/*.skipped.json", read_json),
+            ("base/*.safetensors", read_tensors),
+        ]
+        broken = []
+        for pattern, read in checks:
+            for path in sorted(self.folder.glob(pattern)):
+                try:
+                    read(path)
+                except InputError:
+                    path.unlink(missing_ok=True)
+                    broken.append(path)
+        return broken
+
+    def log(self, event: Event) -> None:
+        """Append what happened to a unit to `log.jsonl`, one line for each event."""
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "unit": event.task.name,
+            "kind": event.kind,
+            "attempt": event.attempt,
+            "error": f"{type(event.error).__name__}: {event.error}",
+        }
+        with suppress(OSError), (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")  # a full disk is what it may have to tell of
 
     def write_base(self, dataset: str, theta: Tensor) -> None:
         """Keep the unpenalised parameters of a dataset, from which penalised runs go on."""

@@ -71,7 +71,7 @@ class Selection:
 
         Columns: `strength`, `excess` (mean), `excess_gain` (mean paired decrease against strength
         0) and `gain_se`, `energy` (mean), `energy_ratio` (of the means, against strength 0) and
-        `ratio_se`, `within_budget`, `improves`, `chosen`.
+        `ratio_se`, `within_budget`, `improves`, `chosen` (strength 0 where none qualifies).
         """
         import pandas as pd
 
@@ -112,12 +112,12 @@ def choose_strength(
     base = ordered[0]
     found = [_judge(trial, base, budget, margin) for trial in ordered]
     qualified = [j for j in found if j.strength > 0 and j.within_budget and j.improves]
-    if not qualified:
-        return Selection(None, _refusal(ordered[1:], found[1:]), tuple(found), budget)
-    best = min(qualified, key=lambda judgement: judgement.excess)
+    best = min(qualified, key=lambda judgement: judgement.excess, default=found[0])
     trace = tuple(
         Judgement(**{**asdict(judgement), "chosen": judgement is best}) for judgement in found
     )
+    if not qualified:
+        return Selection(None, _refusal(ordered[1:], found[1:]), trace, budget)
     reason = (
         f"strength {best.strength:g} has the lowest excess, {best.excess:.4f} against "
         f"{found[0].excess:.4f}, at {best.energy_ratio - 1:+.1%} energy score"

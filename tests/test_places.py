@@ -1,15 +1,25 @@
-"""Folders and files that are whole or absent, whatever happens meanwhile."""
+"""Places to write to: refused before the work begins, whole or absent when it ends."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cli.commands import contents
-from prerank.cli.places import check_file, check_folder, new_folder, writing
 from prerank.errors import InputError
+from prerank.estimators.persistence import check_model_folder
+from prerank.storage import check_file, new_folder, writing
 
+NEW, FORCED = (partial(check_model_folder, replace=replace) for replace in (False, True))
 MODEL = '{"format": 1, "class": "MixtureRegressor", "weights": "00.safetensors"}'
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """An empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture
@@ -26,7 +36,7 @@ def fill(folder):
 
 
 def test_a_new_folder_takes_its_place_at_the_end(place):
-    with new_folder(Path("deep/model"), force=False) as folder:
+    with new_folder(Path("deep/model"), NEW) as folder:
         fill(folder)
         assert not Path("deep/model").exists()
         assert len(os.listdir("deep")) == 1
@@ -40,7 +50,7 @@ def files(folder):
 def test_rights_are_the_usual_ones(place):
     before = os.umask(0o027)
     try:
-        with new_folder(Path("model"), force=False) as folder:
+        with new_folder(Path("model"), NEW) as folder:
             fill(folder)
     finally:
         os.umask(before)
@@ -50,7 +60,7 @@ def test_rights_are_the_usual_ones(place):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, InputError, OSError(28, "No space left")])
 def test_a_failure_leaves_what_was(error, old, place):
     def fail(out):
-        with new_folder(out, force=True) as folder:
+        with new_folder(out, FORCED) as folder:
             fill(folder)
             raise error
 
@@ -62,7 +72,7 @@ def test_a_failure_leaves_what_was(error, old, place):
 
 
 def test_a_model_is_swapped(old, place):
-    with new_folder(Path("model"), force=True) as folder:
+    with new_folder(Path("model"), FORCED) as folder:
         fill(folder)
     assert list(contents(place)) == ["model", *files("model")]
     assert "11" in (old / "model.json").read_text()
@@ -80,16 +90,16 @@ def test_the_old_model_goes_back_where_the_new_one_cannot_come(old, place, monke
     monkeypatch.setattr(Path, "rename", fail)
     with (
         pytest.raises(InputError, match="cannot write model: Device or resource busy"),
-        new_folder(Path("model"), force=True) as folder,
+        new_folder(Path("model"), FORCED) as folder,
     ):
         fill(folder)
     assert contents(place) == before
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_what_came_meanwhile_is_not_deleted(force, place):
+@pytest.mark.parametrize("check", [NEW, FORCED], ids=["new", "forced"])
+def test_what_came_meanwhile_is_not_deleted(check, place):
     def late():
-        with new_folder(Path("model"), force) as folder:
+        with new_folder(Path("model"), check) as folder:
             fill(folder)
             (place / "model").mkdir()
             (place / "model" / "thesis.tex").write_text("mine")
@@ -103,11 +113,11 @@ def test_the_folder_one_is_in(place, monkeypatch):
     (place / "here").mkdir()
     monkeypatch.chdir(place / "here")
     with pytest.raises(InputError, match="already there"):
-        check_folder(Path(), force=False)
-    check_folder(Path(), force=True)
+        NEW(Path())
+    FORCED(Path())
     (place / "here" / "mine.txt").touch()
     with pytest.raises(InputError, match=r"something else than a model \(mine.txt\)"):
-        check_folder(Path(), force=True)
+        FORCED(Path())
 
 
 def test_folders_made_on_the_way_are_taken_back(place):

@@ -1,0 +1,1 @@
+"""Directives of this documentation."""

@@ -1,0 +1,39 @@
+"""Predictions of other libraries as distributions that can be diagnosed.
+
+Each function returns a `torch.distributions.Distribution` with `batch_shape (N,)` and
+`event_shape (D,)`, with the exact law where it is known, or a `prerank.Ensemble` of samples.
+
+>>> import prerank, torch
+>>> from torch.distributions import Independent, Normal
+>>> from prerank.adapters import mixture
+>>> members = [Independent(Normal(torch.full((200, 2), m), 1.0), 1) for m in (-0.1, 0.1)]
+>>> table = prerank.diagnose(mixture(members), torch.randn(200, 2)).table
+
+The libraries are imported when a function needs them, not with this package.
+"""
+
+from prerank.adapters.labels import Labelled, from_arrays, from_pandas, from_xarray
+from prerank.adapters.mixtures import Mixture, mixture
+from prerank.adapters.networks import deep_ensemble, mc_dropout
+from prerank.adapters.ngboost import from_ngboost
+from prerank.adapters.products import Product, product
+from prerank.adapters.sbi import from_sbi
+from prerank.adapters.skpro import from_skpro
+from prerank.adapters.zuko import from_zuko
+
+__all__ = [
+    "Labelled",
+    "Mixture",
+    "Product",
+    "deep_ensemble",
+    "from_arrays",
+    "from_ngboost",
+    "from_pandas",
+    "from_sbi",
+    "from_skpro",
+    "from_xarray",
+    "from_zuko",
+    "mc_dropout",
+    "mixture",
+    "product",
+]

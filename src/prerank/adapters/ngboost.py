@@ -1,0 +1,112 @@
+"""Distributions that NGBoost predicts."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.distributions import (
+    Beta,
+    Distribution,
+    Exponential,
+    Gamma,
+    HalfNormal,
+    Laplace,
+    LogNormal,
+    MultivariateNormal,
+    Normal,
+    Poisson,
+    StudentT,
+    Weibull,
+)
+
+from prerank.adapters.libraries import library, wrong_type
+from prerank.adapters.products import product
+from prerank.errors import InputTypeError
+
+__all__ = ["from_ngboost"]
+
+
+def from_ngboost(dist: object) -> Distribution:
+    """The exact law of `NGBRegressor.pred_dist(X)`.
+
+    `MultivariateNormal(k)` gives a torch `MultivariateNormal` over k targets. A law of one target
+    gives D = 1; a list of them, from one regressor for each target, their product: targets that are
+    independent given x.
+
+    Args:
+        dist: what `pred_dist` returns for N rows, or a list of D of them. Families: Normal,
+            LogNormal, MultivariateNormal, Laplace, T, Cauchy, Gamma, Exponential, Weibull,
+            HalfNormal, Beta and Poisson.
+
+    Returns:
+        A distribution with `batch_shape (N,)` and `event_shape (D,)`, in float64.
+
+    Example:
+        >>> import numpy as np, prerank
+        >>> from ngboost import NGBRegressor
+        >>> from ngboost.distns import MultivariateNormal
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 2))
+        >>> Y = X + rng.normal(size=(300, 1)) * [1.0, 0.8]
+        >>> Y[:, 1] += 0.6 * rng.normal(size=300)
+        >>> model = NGBRegressor(Dist=MultivariateNormal(2), n_estimators=50, verbose=False)
+        >>> dist = from_ngboost(model.fit(X[:200], Y[:200]).pred_dist(X[200:]))
+        >>> dist.batch_shape, dist.event_shape
+        (torch.Size([100]), torch.Size([2]))
+        >>> table = prerank.diagnose(dist, Y[200:], generator=0).table
+    """
+    distns = library("ngboost.distns", extra="adapters")
+    laws = list(dist) if isinstance(dist, list | tuple) else [dist]
+    for law in laws:
+        if not isinstance(law, distns.RegressionDistn):
+            raise wrong_type("dist", law, "what NGBRegressor.pred_dist returns, or a list of them")
+    if len(laws) == 1 and getattr(laws[0], "multi_output", False):
+        return _multivariate(laws[0])
+    return product([_margin(law, distns) for law in laws])
+
+
+def _multivariate(law: Any) -> MultivariateNormal:
+    # NGBoost has the factor of the precision, L L'.
+    factor = _tensor(law.L)
+    return MultivariateNormal(_tensor(law.loc), precision_matrix=factor @ factor.mT)
+
+
+def _student(law: Any) -> StudentT:
+    loc = _tensor(law.loc)
+    return StudentT(_tensor(law.df).expand_as(loc), loc, _tensor(law.scale))
+
+
+# By class of NGBoost, and found by isinstance: subclasses fix a parameter, or the degrees of
+# freedom (Cauchy).
+_FAMILIES: dict[str, Callable[[Any], Distribution]] = {
+    "Normal": lambda d: Normal(_tensor(d.loc), _tensor(d.scale)),
+    "LogNormal": lambda d: LogNormal(_tensor(d.loc), _tensor(d.scale)),
+    "Laplace": lambda d: Laplace(_tensor(d.loc), _tensor(d.scale)),
+    "T": _student,
+    "TFixedDf": _student,
+    "TFixedDfFixedVar": _student,
+    "Gamma": lambda d: Gamma(_tensor(d.alpha), _tensor(d.beta)),
+    "Exponential": lambda d: Exponential(1 / _tensor(d.scale)),
+    "Weibull": lambda d: Weibull(_tensor(d.scale), _tensor(d.shape)),
+    "HalfNormal": lambda d: HalfNormal(_tensor(d.scale)),
+    "Beta": lambda d: Beta(_tensor(d.alpha), _tensor(d.beta)),
+    "Poisson": lambda d: Poisson(_tensor(d.mu)),
+}
+
+
+def _margin(law: Any, distns: Any) -> Distribution:
+    for name, build in _FAMILIES.items():
+        if isinstance(law, getattr(distns, name)):
+            return build(law)
+    raise InputTypeError(
+        f"dist is a {type(law).__name__} of NGBoost, whose law is not known here; known are "
+        f"{', '.join(_FAMILIES)} and, alone, MultivariateNormal. Draw samples (S, N, D) of it and "
+        "wrap them in prerank.Ensemble"
+    )
+
+
+def _tensor(value: npt.ArrayLike | Sequence[float]) -> Tensor:
+    return torch.from_numpy(np.array(value, dtype=np.float64))

@@ -1,0 +1,144 @@
+"""Distributions of skpro, which hold a law for every row and column of a table."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import (
+    Beta,
+    Distribution,
+    Exponential,
+    Gamma,
+    HalfNormal,
+    Independent,
+    Laplace,
+    LogNormal,
+    Normal,
+    Poisson,
+    StudentT,
+    Uniform,
+    Weibull,
+)
+
+from prerank.adapters.libraries import library, wrong_type
+from prerank.adapters.mixtures import Mixture, mixture
+from prerank.adapters.states import seeded_numpy
+from prerank.distributions import Ensemble
+from prerank.errors import InputTypeError, ShapeError
+from prerank.inputs import as_count, as_generator
+
+__all__ = ["from_skpro"]
+
+
+def from_skpro(
+    dist: object,
+    *,
+    n_samples: int = 100,
+    generator: torch.Generator | int | None = None,
+) -> Distribution:
+    """The law of `predict_proba(X)`, exact where it is known and by samples elsewhere.
+
+    The columns of most laws of skpro are independent of each other given x. Normal, LogNormal,
+    Laplace, TDistribution, Uniform, Gamma, Exponential, Weibull, HalfNormal, Beta and Poisson give
+    their counterpart in torch, a Mixture the mixture of its parts, and an Empirical law the
+    `Ensemble` of its own samples. Of any other law samples are drawn.
+
+    Args:
+        dist: a distribution of skpro with N rows and D columns, in the order of `y`.
+        n_samples: draws, for laws that are not known here.
+        generator: a generator or seed of these draws. skpro takes them from numpy's global state,
+            which is seeded for the call and left as it was.
+
+    Returns:
+        A distribution with `batch_shape (N,)` and `event_shape (D,)`, in float64.
+
+    Example:
+        >>> import numpy as np, pandas as pd, prerank
+        >>> from skpro.distributions import Normal as SkproNormal
+        >>> rng = np.random.default_rng(0)
+        >>> mean = rng.normal(size=(200, 2))
+        >>> y = pd.DataFrame(mean + rng.normal(size=(200, 2)), columns=["height", "weight"])
+        >>> predicted = SkproNormal(mu=mean, sigma=1.0, index=y.index, columns=y.columns)
+        >>> dist = from_skpro(predicted)
+        >>> dist.batch_shape, dist.event_shape
+        (torch.Size([200]), torch.Size([2]))
+        >>> table = prerank.diagnose(dist, y, generator=0).table
+    """
+    laws = library("skpro.distributions", extra="skpro")
+    base = library("skpro.distributions.base", extra="skpro").BaseDistribution
+    if not isinstance(dist, base):
+        raise wrong_type("dist", dist, "a distribution of skpro, as predict_proba returns it")
+    if dist.ndim != 2:
+        raise ShapeError("dist is a scalar law of skpro: it needs an index and columns")
+    count = as_count(n_samples, "n_samples", minimum=2)
+    known = _exact(dist, laws)
+    if known is not None:
+        return known
+    with seeded_numpy(as_generator(generator, "skpro")):
+        drawn = dist.sample(count)
+    return Ensemble(drawn.to_numpy().reshape(count, *dist.shape))
+
+
+def _exact(dist: Any, laws: Any) -> Distribution | None:
+    """The same law in torch, None where it is not known."""
+    name = type(dist).__name__
+    # The class itself, not a subclass: that may be another law.
+    if name in _FAMILIES and type(dist) is getattr(laws, name):
+        parameters = {key: _tensor(value) for key, value in dist.get_params_df().items()}
+        return Independent(_FAMILIES[name](parameters), 1)
+    if type(dist) is laws.Mixture:
+        return _mixture(dist, laws)
+    if type(dist) is laws.Empirical:
+        return _empirical(dist)
+    return None
+
+
+_Parameters = Mapping[str, Tensor]
+
+_FAMILIES: dict[str, Callable[[_Parameters], Distribution]] = {
+    "Normal": lambda p: Normal(p["mu"], p["sigma"]),
+    "LogNormal": lambda p: LogNormal(p["mu"], p["sigma"]),
+    "Laplace": lambda p: Laplace(p["mu"], p["scale"]),
+    "TDistribution": lambda p: StudentT(p["df"], p["mu"], p["sigma"]),
+    "Uniform": lambda p: Uniform(p["lower"], p["upper"]),
+    "Gamma": lambda p: Gamma(p["alpha"], p["beta"]),
+    "Exponential": lambda p: Exponential(p["rate"]),
+    "Weibull": lambda p: Weibull(p["scale"], p["k"]),
+    "HalfNormal": lambda p: HalfNormal(p["sigma"]),
+    "Beta": lambda p: Beta(p["alpha"], p["beta"]),
+    "Poisson": lambda p: Poisson(p["mu"]),
+}
+
+
+def _mixture(dist: Any, laws: Any) -> Distribution:
+    # skpro 2.16 draws all samples of a mixture from a single part, so it has to be put together
+    # from laws that are known.
+    margins = []
+    for part in dist.distributions:
+        law = part[1] if isinstance(part, tuple) else part
+        known = _exact(law, laws)
+        if not isinstance(known, Independent):
+            raise InputTypeError(
+                f"dist is a Mixture with a part {type(law).__name__}, whose law is not known here: "
+                "mix samples (S, N, D) of the parts yourself, and wrap them in prerank.Ensemble"
+            )
+        margins.append(known)
+    weights = np.ones(len(margins)) if dist.weights is None else np.asarray(dist.weights, float)
+    if not dist.indep_cols:
+        return mixture(margins, weights=weights)
+    # The part is chosen for each column by itself.
+    share = _tensor(weights / weights.sum())
+    return Independent(Mixture([margin.base_dist for margin in margins], share), 1)
+
+
+def _empirical(dist: Any) -> Ensemble:
+    size, (rows, columns) = len(dist.spl) // len(dist.index), dist.shape
+    samples = dist.spl[list(dist.columns)].to_numpy().reshape(size, rows, columns)
+    weights = None if dist.weights is None else np.asarray(dist.weights).reshape(size, rows)
+    return Ensemble(samples, weights)
+
+
+def _tensor(values: Any) -> Tensor:
+    return torch.from_numpy(np.array(values, dtype=np.float64))

@@ -1,0 +1,61 @@
+"""Running independent tasks: here, in worker processes, or on Ray."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from prerank.engines.agenda import Agenda
+from prerank.engines.base import Engine
+from prerank.engines.cluster import RayCluster
+from prerank.engines.local import InProcess
+from prerank.engines.processes import Processes
+from prerank.engines.tasks import Event, Failure, Report, Task, TaskError
+from prerank.errors import InputError
+
+__all__ = [
+    "Agenda",
+    "Engine",
+    "Event",
+    "Failure",
+    "InProcess",
+    "Processes",
+    "RayCluster",
+    "Report",
+    "Task",
+    "TaskError",
+    "open_engine",
+]
+
+
+def open_engine(
+    name: Literal["local", "processes", "ray"] | None = None,
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Engine:
+    """An engine by its name.
+
+    Args:
+        name: `"local"` (this process), `"processes"` or `"ray"`. By default worker processes
+            where more than one was asked for, and this process otherwise.
+        workers: tasks at a time.
+        address: of a Ray cluster.
+        environment: variables that tasks on Ray are to see; worker processes see those of this one.
+
+    Example:
+        >>> type(open_engine(workers=2)).__name__, type(open_engine()).__name__
+        ('Processes', 'InProcess')
+    """
+    if name is None:
+        name = "local" if workers in (None, 1) else "processes"
+    if address is not None and name != "ray":
+        raise InputError(f"address: the engine {name!r} has none; it is for 'ray'")
+    if name == "ray":
+        return RayCluster(address, workers=workers, environment=environment)
+    if name == "processes":
+        return Processes(workers)
+    if name != "local":
+        raise InputError(f"engine must be 'local', 'processes' or 'ray', got {name!r}")
+    if workers not in (None, 1):
+        raise InputError(f"workers: the engine 'local' has one, got {workers}; take 'processes'")
+    return InProcess()

@@ -1,0 +1,70 @@
+"""What a unit will cost, before it is begun: good enough to begin the longest first."""
+
+import math
+
+from prerank.datasets import SYNTHETIC, open_dataset
+from prerank.datasets.tables import table_path, table_shape
+from prerank.errors import InputError
+from prerank.preranks import parse
+from prerank.study.plans import NONE, Plan
+from prerank.training.selection import AUTO_GRID
+
+__all__ = ["RATIOS", "count_rows", "unit_cost"]
+
+RATIOS = {
+    "marginal": 1.5,
+    "location": 1.5,
+    "scale": 2.8,
+    "dependency": 2.8,
+    "pca": 2.2,
+    "hdr": 4.2,
+    "copula": 5.2,
+}
+"""A penalised step over an unpenalised one, on two cores: `docs/results/speed.md`."""
+
+_OTHERS = 3.0  # pre-ranks that nobody has timed
+_TRAINING = 0.64  # share of the rows that the published splits train on
+_UNKNOWN = 10_000  # rows of a dataset that cannot be looked at from here
+
+
+def unit_cost(plan: Plan, variant: str, rows: int) -> float:
+    r"""Work of a unit, in steps of one unpenalised run: an upper limit, as if no run stopped early.
+
+    .. math:: \text{seeds} \times \text{strengths} \times \text{epochs} \times
+              \text{steps per epoch} \times \Big(1 + \sum_i (r_i - 1)\Big),
+
+    with :math:`r_i` the measured ratio of each pre-rank of the penalty.
+
+    Args:
+        plan: for seeds, strengths, epochs and batches.
+        variant: the penalty, or `"none"`.
+        rows: of the dataset.
+
+    Example:
+        >>> plan = Plan.preset("quick")
+        >>> unit_cost(plan, "none", 3000), unit_cost(plan, "hdr", 3000)
+        (840.0, 14112.0)
+    """
+    training = plan.training
+    steps = max(training.min_steps, math.floor(_TRAINING * rows / training.batch_size), 1)
+    runs = len(plan.seeds) * (1 if variant == NONE else _strengths(plan))
+    labels = [] if variant == NONE else [term.label.partition("(")[0] for term in parse(variant)]
+    ratio = 1 + sum(RATIOS.get(label, _OTHERS) - 1 for label in labels)
+    return float(runs * training.max_epochs * steps * ratio)
+
+
+def count_rows(dataset: str) -> int:
+    """Rows of a dataset, without reading them; a guess where it is not on this machine."""
+    if dataset in SYNTHETIC:
+        return len(open_dataset(dataset).x)
+    try:
+        return table_shape(table_path(dataset))[0]
+    except InputError:
+        return _UNKNOWN
+
+
+def _strengths(plan: Plan) -> int:
+    """How many are trained, with the 0 that the exact protocol adds."""
+    if plan.protocol == "published":
+        return 1
+    return len(AUTO_GRID) if isinstance(plan.strengths, str) else len(plan.strengths) + 1

@@ -1,0 +1,53 @@
+"""What the tests of adapters share: libraries that may be missing, and judging by a diagnosis."""
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank import diagnose
+from prerank.adapters.libraries import library
+from prerank.errors import InputError
+
+REQUIRED = os.environ.get("PRERANK_REQUIRED", "").split()
+
+# Where a prediction is right, the smallest corrected p-value of all checks is below this for one
+# seed in a thousand.
+CLEARED = 0.001
+# 2,000 replicates of the null and seven checks leave no corrected p-value below 7 / 2001 = 0.0035.
+BLAMED = 0.005
+
+
+def load(name):
+    """A library, or a skipped module; an error in an environment that was made for it."""
+    try:
+        return library(name, extra="adapters")
+    except InputError:
+        package = name.partition(".")[0]
+        if package in REQUIRED:
+            raise
+        pytest.skip(f"{package} is not installed: make test-adapters", allow_module_level=True)
+
+
+def evidence(dist: Distribution, y: object, **options):
+    """Corrected p-value of each pre-rank."""
+    table = diagnose(dist, y, generator=0, **options).table
+    return table.query("component == 'all'").set_index("prerank")["p_holm"]
+
+
+def judge(dist: Distribution, y: object, *, blamed: str = "", cleared: str = "") -> None:
+    """Check that the diagnosis blames these pre-ranks and clears those; all, if none is blamed."""
+    found = evidence(dist, y)
+    for name in blamed.split():
+        assert found[name] < BLAMED, f"{name} is not blamed: {found.to_dict()}"
+    for name in cleared.split() if blamed else found.index:
+        assert found[name] > CLEARED, f"{name} is blamed: {found.to_dict()}"
+
+
+def correlated(rows: int, *, correlation: float = 0.8, seed: int = 0) -> Tensor:
+    """Standard normal pairs `(rows, 2)`."""
+    g = torch.Generator().manual_seed(seed)
+    one, two = torch.randn(2, rows, generator=g, dtype=torch.float64)
+    return torch.stack([one, correlation * one + (1 - correlation**2) ** 0.5 * two], -1)

@@ -1,0 +1,29 @@
+"""The examples in the documentation of adapters, where their library is installed."""
+
+import doctest
+import importlib
+
+import pytest
+import torch
+from torch.distributions import Distribution
+
+from adapters.judging import REQUIRED
+
+NEEDING = ["ngboost", "sbi", "skpro"]
+
+
+@pytest.mark.filterwarnings("default")  # of the libraries, which are not ours to mend
+@pytest.mark.parametrize("name", NEEDING)
+def test_examples(name):
+    if name not in REQUIRED:
+        pytest.importorskip(name)
+    checks = Distribution._validate_args
+    module = importlib.import_module(f"prerank.adapters.{name}")
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    torch.manual_seed(0)
+    try:
+        outcome = doctest.testmod(module, optionflags=flags)
+    finally:
+        Distribution.set_default_validate_args(checks)  # sbi switches them off when imported
+    assert outcome.attempted > 0
+    assert outcome.failed == 0

@@ -1,0 +1,80 @@
+"""Nothing is imported before it is needed, and what is missing is named."""
+
+import json
+import subprocess
+import sys
+from importlib import util
+
+import pytest
+import torch
+
+from prerank import adapters
+from prerank.adapters.libraries import library
+from prerank.errors import InputError, PrerankError
+
+LIBRARIES = ["ngboost", "sbi", "skpro", "zuko", "xarray", "lightning"]
+
+SCRIPT = """
+import json, sys
+import prerank.adapters
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_importing_loads_no_other_library():
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=120
+    )
+    loaded = set(json.loads(done.stdout))
+    assert "prerank.adapters.sbi" in loaded
+    assert not loaded & {*LIBRARIES, "pandas", "matplotlib", "sklearn"}
+
+
+FUNCTIONS = {
+    "ngboost": (adapters.from_ngboost, "adapters"),
+    "sbi": (lambda value: adapters.from_sbi(value, torch.zeros(3, 1)), "adapters"),
+    "skpro": (adapters.from_skpro, "skpro"),
+    "zuko": (adapters.from_zuko, "flows"),
+    "xarray": (lambda value: adapters.from_xarray(value, value), "adapters"),
+}
+by_library = pytest.mark.parametrize("name", FUNCTIONS)
+
+
+@by_library
+def test_a_missing_library_is_named_with_its_extra(name, monkeypatch):
+    # None is Python's own sign for a module that is not there.
+    for module in {name, *(m for m in sys.modules if m.startswith(f"{name}."))}:
+        monkeypatch.setitem(sys.modules, module, None)
+    function, extra = FUNCTIONS[name]
+    with pytest.raises(InputError, match=rf"{name} is not installed: .*prerank\[{extra}\]"):
+        function(object())
+
+
+@by_library
+def test_an_object_of_another_kind_is_refused(name):
+    if util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+    with pytest.raises(TypeError, match=r"must be .*, got builtins\.object") as caught:
+        FUNCTIONS[name][0](object())
+    assert isinstance(caught.value, PrerankError)
+
+
+CHECKS = """
+from torch.distributions import Distribution
+from prerank.adapters.libraries import library
+before = Distribution._validate_args
+assert library("zuko", extra="flows").flows.NSF
+assert Distribution._validate_args == before
+"""
+
+
+def test_torch_keeps_its_checks():
+    """Importing zuko switches them off: the import has to happen in a new process to be seen."""
+    subprocess.run([sys.executable, "-c", CHECKS], check=True, timeout=120)
+
+
+def test_a_library_that_lacks_something_itself_is_not_blamed(tmp_path, monkeypatch):
+    (tmp_path / "halfway.py").write_text("import nowhere_to_be_found\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="nowhere_to_be_found"):
+        library("halfway", extra="adapters")

@@ -1,0 +1,68 @@
+"""Flows and mixtures of zuko."""
+
+import numpy as np
+import pytest
+import torch
+
+from adapters.judging import judge, load
+from prerank import GaussianMixture
+from prerank.adapters import from_zuko
+from prerank.errors import PrerankError
+
+zuko = load("zuko")
+DIM, CONTEXT = 2, 3
+
+FLOWS = {
+    "spline": lambda c: zuko.flows.NSF(DIM, c, transforms=1, hidden_features=(16,)),
+    "affine": lambda c: zuko.flows.MAF(DIM, c, transforms=2, hidden_features=(16,)),
+    "mixture": lambda c: zuko.mixtures.GMM(DIM, c, components=3),
+    "diagonal mixture": lambda c: zuko.mixtures.GMM(
+        DIM, c, components=3, covariance_type="diagonal"
+    ),
+}
+by_flow = pytest.mark.parametrize("name", FLOWS)
+
+
+@by_flow
+def test_the_density_is_that_of_zuko(name):
+    flow, x = FLOWS[name](CONTEXT), torch.randn(50, CONTEXT)
+    dist = from_zuko(flow, x)
+    assert (dist.batch_shape, dist.event_shape) == ((50,), (DIM,))
+    assert isinstance(dist, GaussianMixture) == ("mixture" in name)
+    y = torch.randn(50, DIM)
+    torch.testing.assert_close(dist.log_prob(y), flow(x).log_prob(y), rtol=1e-4, atol=1e-4)
+    from_array = from_zuko(flow, x.numpy().astype(np.float64))
+    torch.testing.assert_close(from_array.log_prob(y), dist.log_prob(y))
+
+
+@by_flow
+def test_without_context(name):
+    flow = FLOWS[name](0)
+    dist = from_zuko(flow, rows=50)
+    assert (dist.batch_shape, dist.event_shape) == ((50,), (DIM,))
+    y = torch.randn(50, DIM)
+    torch.testing.assert_close(dist.log_prob(y), flow().log_prob(y), rtol=1e-4, atol=1e-4)
+
+
+@by_flow
+def test_a_right_flow_is_cleared_and_a_wide_one_blamed(name):
+    flow, x = FLOWS[name](CONTEXT), torch.randn(1000, CONTEXT)
+    dist = from_zuko(flow, x)
+    y = flow(x).sample()  # drawn by zuko
+    judge(dist, y)
+    centre = flow(x).sample((200,)).mean(0)
+    judge(dist, centre + 0.5 * (y - centre), blamed="marginal hdr")
+
+
+BAD = {
+    "a distribution": (lambda: from_zuko(torch.distributions.Normal(0.0, 1.0)), "flow must be"),
+    "no context": (lambda: from_zuko(FLOWS["affine"](CONTEXT)), "x is missing"),
+    "no rows": (lambda: from_zuko(FLOWS["affine"](0), rows=0), "rows must be at least 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case):
+    call, message = BAD[case]
+    with pytest.raises(PrerankError, match=message):
+        call()

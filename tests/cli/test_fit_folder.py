@@ -1,0 +1,107 @@
+"""`prerank fit`: where the model goes, and what is never deleted for it."""
+
+import os
+
+import pytest
+
+import prerank
+from cli.commands import NONE, contents, fit, refused, run, said, small_files
+
+
+def test_a_model_is_replaced_on_request_alone(fitted, rivers, write, undrawn):
+    said(fit(write(rivers)))
+    before = contents("model")
+    line = refused(fit("table.csv"))
+    assert line == "model is already there: choose another folder, or replace it (--force)"
+    assert contents("model") == before
+    said(fit("table.csv", *NONE, "--seed", "7", "--force"))
+    after = contents("model")
+    assert len(after) == len(before) == 3
+    assert set(after) != set(before)
+    assert sorted(os.listdir()) == ["model", "table.csv"]
+
+
+FOREIGN = {
+    "a file": ({"notes.txt": "mine"}, "something else than a model (notes.txt)"),
+    "many files": (dict.fromkeys("abcde", ""), "something else than a model (a, b, c, ...)"),
+    "a hidden file": ({".git": "mine"}, "something else than a model (.git)"),
+    "a model of others": ({"model.json": '{"layers": 3}'}, "no model of prerank's"),
+    "others' weights": ({"0123.safetensors": ""}, "no model of prerank's"),
+    "a page": ({"report.html": "mine"}, "no model of prerank's"),
+    "no JSON": ({"model.json": "{"}, "no model of prerank's"),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_what_is_no_model_is_never_deleted(case, rivers, write, place):
+    files, words = FOREIGN[case]
+    (place / "model").mkdir()
+    for name, text in files.items():
+        (place / "model" / name).write_text(text)
+    write(rivers)
+    before = contents(place)
+    assert "already there" in refused(fit("table.csv"))
+    assert words in refused(fit("table.csv", *NONE, "--force"))
+    assert contents(place) == before
+
+
+def test_a_model_with_other_files_is_not_deleted(fitted, place):
+    _, folder = fitted
+    (place / "model").mkdir()
+    for name, data in contents(folder / "model").items():
+        (place / "model" / name).write_bytes(data)
+    (place / "model" / "predictions.csv").write_text("row\n")
+    before = contents(place)
+    line = refused(fit(folder / "rivers.csv", *NONE, "--force"))
+    assert line == "model holds something else than a model (predictions.csv): it is not replaced"
+    assert contents(place) == before
+
+
+def test_empty_folders_and_links_become_models(rivers, write, place, undrawn):
+    (place / "there").mkdir()
+    (place / "link").symlink_to("there")
+    (place / "ahead").symlink_to("new")
+    table = write(rivers)
+    said(fit(table, *NONE, "--force", out="link"))
+    said(fit(table, *NONE, out="ahead"))
+    for out in ("link", "there", "ahead", "new"):
+        assert prerank.load_model(out).n_outputs_ == 2
+    assert sorted(os.listdir()) == ["ahead", "link", "new", "table.csv", "there"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_must_not_be_written(rivers, write, place):
+    table = write(rivers)
+    closed = place / "closed"
+    closed.mkdir(mode=0o555)
+    assert refused(fit(table, out="closed/model")) == "cannot write closed/model: Permission denied"
+    assert contents(closed) == {}
+
+
+def failing(*_, **__):
+    raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["new", "forced"])
+def test_a_page_that_cannot_be_written_leaves_what_was(
+    force, fitted, rivers, write, place, undrawn, monkeypatch
+):
+    table = write(rivers)
+    if force:
+        said(fit(table, out="new/model"))
+    before = contents(place)
+    monkeypatch.setattr("prerank.report.pages.write_page", failing)
+    done = fit(table, *NONE, *["--force"][: int(force)], "--seed", "3", out="new/model")
+    assert refused(done) == "cannot write new/model: Input/output error"
+    assert contents(place) == before
+
+
+def test_a_full_disk(fitted, place):
+    _, folder = fitted
+    words = ("--targets", "flow,load", "--out", "new/model", *NONE)
+    with small_files():  # of the child, too
+        done = run("fit", folder / "rivers.csv", *words, cwd=place)
+    line = refused(done)
+    assert line.startswith("cannot write new/model: ")
+    assert "File too large" in line
+    assert contents(place) == {}

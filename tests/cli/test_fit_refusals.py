@@ -1,0 +1,163 @@
+"""`prerank fit`: bad tables, options and files are refused in one line, and nothing is left."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cli.commands import NONE, call, contents, fit, refused
+
+# Tables
+
+
+def with_value(rivers, name, row, value):
+    table = rivers.astype({name: object})
+    table.loc[row, name] = value
+    return table
+
+
+def repeated(rivers):
+    table = rivers.copy()
+    table.columns = ["depth", "bed", "bed", "flow", "load"]
+    return table
+
+
+TABLES = {
+    "text in a target": (
+        lambda r: with_value(r, "flow", 3, "low"),
+        "column 'flow' holds text, such as 'low' (1 of 100 rows, first in row 4): targets must be",
+    ),
+    "decimal commas": (
+        lambda r: r.assign(flow=r.flow.astype(str).str.replace(".", ",")),
+        "decimals need a point",
+    ),
+    "missing": (lambda r: with_value(r, "depth", 0, np.nan), "'depth' (1, first in row 1)"),
+    "no value at all": (lambda r: r.assign(flow=np.nan), "'flow' has no value in any row"),
+    "infinite input": (lambda r: with_value(r, "depth", 2, np.inf), "'depth' is infinite"),
+    "infinite target": (lambda r: with_value(r, "load", 2, -np.inf), "'load' is infinite"),
+    "too large": (lambda r: r.assign(load=r.load * 1e200), "'load' is infinite or too large"),
+    "header alone": (lambda r: r[:0], "no row below"),
+    "too few rows": (lambda r: r[:20], "20 rows are too few to train, select and judge: 30 at"),
+    "dates": (
+        lambda r: r.assign(day="2020-02-28"),
+        "'day' holds dates or times: leave it out (--ignore 'day')",
+    ),
+    "times": (lambda r: r.assign(at="12:30:00"), "column 'at' holds dates or times"),
+    "identifiers": (
+        lambda r: pd.concat([r] * 15).assign(site=[f"site {k}" for k in range(1500)]),
+        "column 'site' has 1500 different texts in 1500 rows, as names of cases have: leave it out "
+        "(--ignore 'site'), or group its texts",
+    ),
+    "constant target": (lambda r: r.assign(load=2.5), "target 'load' is 2.5 in every row"),
+    "repeated names": (repeated, "several columns are named 'bed'"),
+    "no input": (lambda r: r[["flow", "load"]], "there is no input to learn from"),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_tables_that_are_refused(case, rivers, write, place):
+    change, words = TABLES[case]
+    write(change(rivers), sep=";")
+    before = contents(place)
+    line = refused(fit("table.csv"))
+    assert words in line
+    if case != "too few rows":
+        assert line.startswith("table.csv: ")
+    assert contents(place) == before
+
+
+FILES = {
+    "empty": ("table.csv", b"", "table.csv: the file is empty"),
+    "blank": ("table.csv", b"\n \n", "table.csv: the file is empty"),
+    "ragged": ("table.csv", b"depth,flow,load\n1,2\n3,4,5,6\n", "as many values in each row"),
+    "not text": ("table.csv", b"depth,flow,load\n\xff\xfe,1,2\n", "not UTF-8 text"),
+    "no Parquet": ("table.parquet", b"depth,flow\n1,2\n", "not a Parquet file"),
+    "unknown": ("table.xlsx", b"PK", "ends in '.xlsx' cannot be read: known are .csv"),
+    "not there": ("table.csv", None, "cannot read table.csv: No such file or directory"),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_files_that_are_refused(case, place):
+    name, data, words = FILES[case]
+    if data is not None:
+        (place / name).write_bytes(data)
+    before = contents(place)
+    assert words in refused(fit(name))
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize("name", ["folder", "folder.csv", "folder.parquet"])
+def test_a_folder_is_no_table(name, place):
+    (place / name).mkdir()
+    assert refused(fit(name)) == f"cannot read {name}: Is a directory"
+
+
+OPTIONS = {
+    "unknown target": (("--targets", "flwo"), "no column 'flwo' for the targets. Did you m"),
+    "unknown input": (("--inputs", "dpth"), "no column 'dpth' for the inputs. Did you mean 'dep"),
+    "unknown ignored": (("--ignore", "name"), "no column 'name' for the ignored columns. The col"),
+    "target twice": (
+        ("--targets", "flow,flow"),
+        "targets name flow more than once: name each once",
+    ),
+    "target as input": (("--inputs", "depth,flow"), "flow: a target cannot be an input"),
+    "target ignored": (("--ignore", "flow"), "flow: a target cannot be an input, or ignored"),
+    "input ignored": (("--inputs", "depth", "--ignore", "depth"), "depth: an input cannot be ign"),
+    "prerank": (("--preranks", "hdrr"), "unknown prerank 'hdrr'. Did you mean 'hdr'?"),
+    "prerank of more targets": (
+        ("--preranks", "dependency", "--strength", "1"),
+        "dependency needs at least 3 targets",
+    ),
+    "negative strength": (("--strength", "-1"), "strength must be at least 0 or 'auto', got -1.0"),
+    "strength nan": (("--strength", "nan"), "strength must be at least 0"),
+    "endless strength": (("--strength", "inf"), "strength must be at least 0"),
+    "device": (("--device", "gpuu"), "device='gpuu' cannot be used"),
+    "no device": (("--device", "cuda:99"), "device='cuda:99' cannot be used"),
+    "held out": (("--held-out", "0.9"), "is too few: at least"),
+    "below a file": (("--out", "table.csv/model"), "cannot write table.csv/model: Not a directory"),
+    "nowhere": (("--out", "/proc/model"), "cannot write /proc/model: "),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_options_that_are_refused(case, rivers, write, place):
+    options, words = OPTIONS[case]
+    table = write(rivers[:60])
+    before = contents(place)
+    given = ("--targets", "flow,load", "--out", "model", *NONE, *options)
+    assert words in refused(call("fit", table, *given))
+    assert contents(place) == before
+
+
+BAD_USAGE = [
+    ("--strength", "lots"),
+    ("--held-out", "1"),
+    ("--held-out", "nan"),
+    ("--budget", "-0.1"),
+    ("--components", "0"),
+    ("--max-epochs", "0"),
+    ("--seed", "-1"),
+    ("--seed", str(2**32)),
+    ("--targets", ""),
+    ("--targets", "flow,,load"),
+    ("--inputs", ""),
+    ("--ignore", " "),
+    ("--out", "table.csv"),
+    ("--frobnicate", "1"),
+]
+
+
+@pytest.mark.parametrize("words", BAD_USAGE, ids=" ".join)
+def test_usage_that_is_not_known(words, rivers, write, place):
+    table = write(rivers[:60])
+    before = contents(place)
+    done = call("fit", table, "--targets", "flow,load", "--out", "model", *NONE, *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words[0] in done.stderr
+    assert "Traceback" not in done.stderr
+    assert contents(place) == before
+
+
+def test_arguments_that_are_missing():
+    for words in ((), ("table.csv",), ("table.csv", "--targets", "a")):
+        assert call("fit", *words).exit_code == 2

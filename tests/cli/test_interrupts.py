@@ -1,0 +1,106 @@
+"""Commands that are interrupted: one line, a code of its own, and nothing half done."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cli.commands import COMMAND, NONE, SETTINGS, contents
+
+SCRIPT = (sys.executable, "-X", "importtime", "-c", "from prerank.__main__ import main; main()")
+STARTS = {"module": (*COMMAND[:1], "-X", "importtime", *COMMAND[1:]), "script": SCRIPT}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_an_interrupt_at_the_start(start, place):
+    """While the first of many modules are imported, which takes seconds."""
+    process = subprocess.Popen(
+        [*STARTS[start], "--version"],
+        cwd=place,
+        env=os.environ | SETTINGS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    lines = []
+    try:
+        for line in process.stderr:
+            lines.append(line)
+            if len(lines) > 1 and line.split()[-1] == "torch._C":
+                process.send_signal(signal.SIGINT)
+        output = process.stdout.read()
+    finally:
+        process.kill()
+        process.communicate()
+    told = [line for line in lines if not line.startswith("import time:")]
+    assert (process.returncode, output) == (130, "")
+    assert told == ["Error: interrupted: nothing was begun\n"]
+
+
+def interrupted(*arguments, cwd, number, ready):
+    """Start a command on a terminal, send a signal when it is ready, and say how it ended."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | SETTINGS | {"TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown, sent, end = b"", False, time.monotonic() + 60
+    try:
+        while time.monotonic() < end:
+            if select.select([ours], [], [], 0.01)[0]:
+                try:
+                    shown += os.read(ours, 65_536)
+                except OSError:  # the other end is closed
+                    break
+            if not sent and ready(shown):
+                process.send_signal(number)
+                sent = True
+        output, _ = process.communicate(timeout=10)
+    finally:
+        process.kill()
+        os.close(ours)
+    assert sent
+    return process.returncode, output, shown.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_an_interrupted_training_leaves_nothing(number, fitted, place):
+    _, folder = fitted
+    words = ("--targets", "flow,load", "--out", "new/model")
+    code, output, shown = interrupted(
+        *("fit", folder / "rivers.csv", *words),
+        cwd=place,
+        number=number,
+        ready=lambda shown: b"training, " in shown,
+    )
+    assert (code, output) == (130, b"")
+    assert "Error: interrupted: nothing half done is left" in shown
+    assert "Traceback" not in shown
+    assert contents(place) == {}
+
+
+def test_an_interrupt_while_writing_leaves_the_old_model(fitted, place):
+    _, folder = fitted
+    (place / "model").mkdir()
+    for name, data in contents(folder / "model").items():
+        (place / "model" / name).write_bytes(data)
+    before = contents(place)
+    words = ("--targets", "flow,load", "--out", "model", "--force", *NONE)
+    code, output, shown = interrupted(
+        *("fit", folder / "rivers.csv", *words),
+        cwd=place,
+        number=signal.SIGTERM,
+        ready=lambda _: list(place.glob(".model.*/new/*.safetensors")),
+    )
+    assert (code, output) == (130, b"")
+    assert "Error: interrupted" in shown
+    assert contents(place) == before

@@ -1,0 +1,124 @@
+"""The code in the pages: Python runs as doctests of the pages, commands run or are parsed here."""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from typer.main import get_command
+
+import prerank
+from pages import PAGES, ROOT, blocks, commands
+from prerank.cli import app
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+SHELL = [block for block in BLOCKS if block.language in ("", "console")]
+LINES = sorted({tuple(words) for block in SHELL for words in commands(block)})
+LANGUAGES = {"", "python", "console", "bibtex"}  # or a directive of the pages, in braces
+
+
+def test_pages_have_code():
+    assert len(PAGES) > 20
+    assert sum(block.language == "python" for block in BLOCKS) > 20
+    assert len(LINES) > 10
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}:{block.line}")
+def test_python_is_executed(block):
+    assert block.language in LANGUAGES or block.language.startswith("{")
+    prompts = [line for line in block.text.splitlines() if line.lstrip().startswith(">>>")]
+    if block.language == "python":
+        # The first line is an example, and the last one empty: a fence is no expected output.
+        assert block.text.startswith(">>> ")
+        assert block.text.endswith("\n\n")
+        assert doctest.DocTestParser().get_examples(block.text)
+    else:
+        assert not prompts
+
+
+@pytest.mark.parametrize("page", PAGES[:3], ids=lambda page: page.name)
+def test_links_outside_the_site_lead_somewhere(page):
+    """Those of the other pages are looked up in the built site."""
+    links = [urlsplit(link) for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text())]
+    local = [link.path for link in links if not link.scheme]
+    assert local or page.name != "README.md"
+    assert [path for path in local if not (ROOT / path).exists()] == []
+
+
+def test_the_version_to_cite_is_this_one():
+    record = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(record)
+    assert record["version"] == prerank.__version__
+    assert f"version = {{{prerank.__version__}}}" in (ROOT / "docs" / "cite.md").read_text()
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_results():
+    gains, prices = [], []
+    for line in (ROOT / "docs" / "results" / "penalty.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        found = re.match(r"(-?\d+) ± \d+ \(([+-][\d.]+) %", cells[-1])
+        if len(cells) == 6 and found and int(cells[2]) >= 50:
+            gains.append(100 * (1 - int(found[1]) / int(cells[2])))
+            prices.append(float(found[2]))
+    text = (ROOT / "README.md").read_text()
+    assert f"the {len(gains)} pairs" in text
+    assert f"**{median(gains):.0f} %** of the excess" in text
+    assert f"**{median(prices):.1f} %** of\nenergy score" in text
+    assert f"least was {min(gains):.0f} %, the highest price {max(prices):.1f} %" in text
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_commands_are_understood(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("quick-study", "model", "results"):  # that the lines take for granted
+        (tmp_path / folder).mkdir()
+    command, context, left = get_command(app), None, list(words)
+    name = "prerank"
+    while True:
+        context = command.make_context(name, left, parent=context)
+        if not hasattr(command, "resolve_command"):
+            break
+        left = [*getattr(context, "_protected_args", []), *context.args]
+        name, command, left = command.resolve_command(context, left)
+    assert context.info_name == name
+
+
+@pytest.mark.site
+def test_the_guide_to_the_command_line_works(tmp_path):
+    page = ROOT / "docs" / "guides" / "command_line.md"
+    parts = list(blocks(page))
+    python = next(part.text for part in parts if part.language == "python")
+    examples = doctest.DocTestParser().get_examples(python)
+    (tmp_path / "make.py").write_text("".join(example.source for example in examples))
+    shell = [part.text for part in parts if part.language == "console"][:3]
+    script = "\n".join(["set -euo pipefail", f"{sys.executable} make.py", *shell])
+    prerank = tmp_path / "bin" / "prerank"
+    prerank.parent.mkdir()
+    prerank.write_text(f'#!/bin/sh\nexec {sys.executable} -m prerank "$@"\n')
+    prerank.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env=os.environ
+        | {
+            "PATH": f"{prerank.parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "src"),
+            "OMP_NUM_THREADS": "1",
+            "COLUMNS": "200",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "too narrow" in done.stdout
+    assert "winter" in done.stdout
+    assert done.stdout.rstrip().endswith("exit code 4")
+    assert Path(tmp_path / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "verdict.json").stat().st_size > 100

@@ -1,0 +1,143 @@
+"""The built documentation, in build/docs: `make docs` builds it and runs these tests."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from matplotlib.testing.compare import compare_images
+
+import prerank
+from pages import ROOT
+
+pytestmark = pytest.mark.site
+
+SITE = ROOT / "build" / "docs"
+REFERENCE = [page.stem for page in sorted((ROOT / "docs" / "reference").glob("prerank*.md"))]
+# Rooms that only others use; the names of estimators, penalty and scores are the package's.
+INNER = {
+    *("cli", "estimators", "inputs", "kernels", "numerics", "penalty", "scores"),
+    *("storage", "__main__"),
+}
+
+
+class Anchors(HTMLParser):
+    """Addresses that a page refers to, and places in it that can be referred to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.addresses: set[str] = set()
+        self.places: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.places |= {found[key] for key in ("id", "name") if found.get(key)}
+        # Of links only those that someone follows or that load something.
+        self.addresses |= {found[key] for key in ("href", "src") if found.get(key)}
+
+
+@pytest.fixture(scope="module")
+def pages():
+    found = {path: Anchors(path) for path in sorted(SITE.rglob("*.html"))}
+    assert len(found) > 30, "there is no site: run `make docs`"
+    return found
+
+
+@pytest.fixture(scope="module")
+def inventory():
+    """Names of Python objects that are described, as other projects would link to them."""
+    head, _, body = (SITE / "objects.inv").read_bytes().partition(b"zlib.\n")
+    assert b"prerank" in head
+    lines = zlib.decompress(body).decode().splitlines()
+    return {line.split()[0] for line in lines if " py:" in line}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_every_public_name_is_described(name, inventory):
+    module = importlib.import_module(name)
+    assert name in inventory
+    assert module.__all__
+    for public in module.__all__:
+        value = getattr(module, public)
+        if inspect.ismodule(value):
+            assert value.__name__ in inventory
+        else:
+            assert f"{name}.{public}" in inventory or f"prerank.{public}" in inventory
+        if inspect.isclass(value) or inspect.isroutine(value):
+            assert inspect.getdoc(value)
+
+
+def test_every_public_module_has_its_page():
+    rooms = {module.name for module in pkgutil.iter_modules(prerank.__path__)}
+    assert {f"prerank.{room}" for room in rooms - INNER} | {"prerank"} <= set(REFERENCE)
+    index = (ROOT / "docs" / "reference" / "index.md").read_text().split()
+    assert set(REFERENCE) <= set(index)
+
+
+def test_links_within_the_site_lead_somewhere(pages):
+    broken, checked = [], 0
+    for page, anchors in pages.items():
+        for address in anchors.addresses:
+            parts = urlsplit(address)
+            if parts.scheme or parts.netloc:
+                continue
+            checked += 1
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            if target.is_dir():
+                target /= "index.html"
+            places = pages[target].places if target in pages else {unquote(parts.fragment)}
+            if not target.is_file() or (parts.fragment and unquote(parts.fragment) not in places):
+                broken.append(f"{page.name}: {address}")
+    assert checked > 1000
+    assert not broken
+
+
+def test_links_to_elsewhere_are_well_formed(pages):
+    found = {address for anchors in pages.values() for address in anchors.addresses}
+    elsewhere = {address for address in found if urlsplit(address).scheme}
+    assert elsewhere
+    for address in elsewhere:
+        assert re.fullmatch(r"https://[\w-]+(\.[\w-]+)+(/[^\s]*)?", address), address
+
+
+def test_pages_load_nothing_from_elsewhere(pages):
+    loads = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^\"]*")
+    for page in pages:
+        assert not loads.findall(page.read_text()), page
+
+
+def test_formulas_are_set(pages):
+    texts = [page.read_text() for page in pages if page.parent.name == "mathematics"]
+    assert sum(text.count("<math") for text in texts) > 100
+    for text in texts:
+        assert not re.search(r"\$\$|\\frac|\\sum", text)
+
+
+def test_examples_say_what_the_pages_claim():
+    first = (SITE / "examples" / "wrong_dependence.txt").read_text()
+    assert "wrong dependence; no evidence against any target on its own" in first
+    assert first.rstrip().endswith("No evidence of miscalibration on 2,000 rows.")
+    loop = (SITE / "examples" / "own_loop.txt").read_text()
+    before, after = (
+        [float(x) for x in re.findall(r"[ +-](\d?\.\d+)", r)] for r in loop.splitlines()
+    )
+    # Marginal, scale, hdr and the energy score; a standard error of an excess is about .002.
+    assert all(new < old / 5 for new, old in zip(after[:3], before[:3], strict=True))
+    assert after[3] < before[3]
+    real = (SITE / "examples" / "real_data.txt").read_text()
+    assert "Strongly miscalibrated" in real
+    assert real.rstrip().endswith("No evidence of miscalibration on 190 rows.")
+
+
+def test_the_picture_is_that_of_the_example(tmp_path):
+    drawn = tmp_path / "own_loop.png"
+    drawn.write_bytes((SITE / "examples" / "own_loop.png").read_bytes())
+    kept = ROOT / "docs" / "images" / "own_loop.png"
+    # Curves may move by a hair between processors; a picture of other curves is far from 5.
+    assert compare_images(str(kept), str(drawn), tol=5) is None

@@ -1,0 +1,328 @@
+"""Studies on bad days: processes that are killed, disks that are full, files that are broken."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from engines.jobs import marked, wait_until
+from prerank.engines import Processes
+from prerank.errors import InputError
+from prerank.study import Store, run_study
+from study.tiny import contents, rows_of, tiny
+
+PLAN = tiny(datasets=("triple", "pair"), variants=("none", "marginal", "hdr"))
+LONG = tiny(datasets=("triple", "pair"), variants=("none", "marginal", "hdr"), max_epochs=25)
+
+
+@pytest.fixture(autouse=True)
+def _data(data, monkeypatch):
+    monkeypatch.setenv("PRERANK_DATA", str(data))
+
+
+def finished(data, folder, plan):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRERANK_DATA", str(data))
+        assert run_study(plan, folder).left == ()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """Folder of an undisturbed study."""
+    return finished(data, tmp_path_factory.mktemp("whole"), PLAN)
+
+
+@pytest.fixture(scope="module")
+def long(data, tmp_path_factory):
+    """One that lasts long enough to be disturbed."""
+    return finished(data, tmp_path_factory.mktemp("long"), LONG)
+
+
+def assert_same(folder, other):
+    """Every number of two studies is the same, bit for bit, and none is there twice."""
+    one, two = (rows_of(Store(path).results()) for path in (folder, other))
+    pd.testing.assert_frame_equal(one, two, check_exact=True)
+    keys = ["dataset", "variant", "part", "prerank", "strength", "seed"]
+    assert not one.duplicated(keys).any()
+
+
+def logged(folder):
+    path = folder / "log.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def command(plan, folder, *options, mark="none", under=()):
+    """`prerank study run`, begun in a process of its own."""
+    path = folder.parent / f"{folder.name}.toml"
+    path.write_text(plan.to_toml(), encoding="utf-8")
+    arguments = ["study", "run", path, "--out", folder, "--device", "cpu", "--quiet", *options]
+    return subprocess.Popen(
+        [*under, sys.executable, "-m", "prerank", *map(str, arguments)],
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        | {"PRERANK_MARK": str(mark), "NO_COLOR": "1", "COLUMNS": "1000"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process, code=0):
+    """What the command said, once it has ended as it should."""
+    output, errors = process.communicate(timeout=240)
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
+    return output, errors
+
+
+# A unit that raises
+
+
+def test_a_unit_that_raises_is_told_and_the_others_are_done(whole, tmp_path):
+    plan = tiny(datasets=("absent", "triple"), variants=PLAN.variants)
+    events = []
+    with pytest.raises(InputError, match=r"absent\.parquet"):
+        run_study(plan, tmp_path, on_event=events.append)
+    assert [unit.dataset for unit in Store(tmp_path).left()] == ["absent"] * 3
+    assert [(e.kind, e.attempt) for e in events if e.task.argument.dataset == "absent"] == [
+        ("started", 1),
+        ("failed", 1),
+        ("failed", 0),
+        ("failed", 0),
+    ]
+    assert [entry["unit"] for entry in logged(tmp_path)] == [
+        f"absent--{variant}" for variant in plan.variants
+    ]
+    one, two = (Store(path).results().query("dataset == 'triple'") for path in (tmp_path, whole))
+    pd.testing.assert_frame_equal(rows_of(one), rows_of(two), check_exact=True)
+
+
+# Killed
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_in_the_middle_of_a_unit_loses_nothing(long, tmp_path):
+    killed, events = [], []
+    mark = f"PRERANK_MARK={tmp_path}"
+
+    def kill_at_work():
+        """End the worker once it has claimed the unit, which it has then begun."""
+        wait_until((tmp_path / "locks" / "pair--hdr.lock").exists)
+        (pid,) = [p for p, title in marked(mark).items() if "prerank.engines.worker" in title]
+        os.kill(pid, signal.SIGKILL)
+        killed.append(pid)
+
+    def listen(event):
+        events.append(event)
+        if event.kind == "started" and event.task.name == "pair--hdr" and event.attempt == 1:
+            threading.Thread(target=kill_at_work).start()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRERANK_MARK", str(tmp_path))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        outcome = run_study(LONG, tmp_path, engine=Processes(1), on_event=listen)
+    assert len(killed) == 1
+    assert outcome.left == ()
+    retried = [event for event in events if event.kind == "retried"]
+    assert len(retried) == 1
+    assert "SIGKILL" in str(retried[0])
+    assert [entry["kind"] for entry in logged(tmp_path)] == ["retried"]
+    assert_same(tmp_path, long)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
+def test_a_driver_that_ends_leaves_a_study_that_goes_on_and_no_process(long, tmp_path, how):
+    folder = tmp_path / "study"
+    driver = command(LONG, folder, "--workers", 2, mark=tmp_path)
+    mark = f"PRERANK_MARK={tmp_path}"
+    assert wait_until(lambda: list(folder.glob("results/*.parquet")) or driver.poll() is not None)
+    driver.send_signal(signal.Signals[how])
+    driver.communicate(timeout=30)
+    assert driver.returncode == (130 if how == "SIGINT" else -signal.SIGKILL)
+    assert wait_until(lambda: not marked(mark), 20), marked(mark)
+    before = {name: value for name, value in contents(folder).items() if "results/" in name}
+    left = Store(folder).left()
+    assert left
+    outcome = run_study(LONG, folder)
+    assert set(outcome.finished) == set(left)
+    after = contents(folder)
+    done = [name for name in before if not name.startswith("results/.")]
+    assert all(after[name] == before[name] for name in done)  # what was done was not done again
+    assert_same(folder, long)
+
+
+# The disk
+
+
+NO_LARGE_FILES = ["sh", "-c", 'ulimit -f 20; exec "$@"', "sh"]  # 20 blocks of 512 bytes
+
+
+@pytest.mark.slow
+def test_files_that_do_not_fit_fail_their_units_and_room_lets_the_study_go_on(whole, tmp_path):
+    folder = tmp_path / "study"
+    _, errors = ended(command(PLAN, folder, "--workers", 2, under=NO_LARGE_FILES), code=1)
+    assert "File too large" in errors
+    assert len(Store(folder).left()) == len(Store(folder).units)
+    assert not list(folder.glob("results/*"))  # not even half of a file
+    assert max(entry["attempt"] for entry in logged(folder)) == 3
+    ended(command(PLAN, folder, "--workers", 2))
+    assert_same(folder, whole)
+
+
+@pytest.mark.slow
+def test_a_full_disk_fails_units_and_room_lets_the_study_go_on(whole, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    small = ["mount", "-t", "tmpfs", "-o", "size=64k", "prerank-test", str(disk)]
+    if os.geteuid() or subprocess.run(small, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk can be had by root alone")
+    try:
+        _, errors = ended(command(PLAN, disk / "study", "--workers", 1), code=1)
+        assert "No space left" in errors
+        left = Store(disk / "study").left()
+        assert left
+        subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)
+        ended(command(PLAN, disk / "study", "--workers", 1))
+        assert_same(disk / "study", whole)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+# Broken files
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut, flip], ids=["cut", "flipped"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["results/pair--marginal.parquet"],
+        ["results/triple--none.parquet", "base/triple.safetensors"],
+        ["results/pair--hdr.parquet", "results/triple--hdr.parquet"],
+    ],
+    ids=["one", "base", "two"],
+)
+def test_broken_results_are_found_removed_and_made_again(whole, tmp_path, names, damage):
+    store = Store(tmp_path, PLAN)
+    for name, (_, content) in contents(whole).items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    for name in names:
+        if name.startswith("base/") and damage is flip:
+            continue  # the format has no checksum: a flipped number is a number
+        damage(tmp_path / name)
+    with pytest.raises(InputError, match="|".join(names)):
+        store.results()
+    found = [str(path.relative_to(tmp_path)) for path in store.remove_broken()]
+    expected = [n for n in names if damage is cut or n.startswith("results/")]
+    assert found == expected
+    run_study(PLAN, tmp_path)
+    assert_same(tmp_path, whole)
+    assert store.remove_broken() == []
+
+
+# Several at once
+
+
+@pytest.mark.slow
+def test_two_runners_with_workers_share_a_folder_and_no_row_is_lost_or_doubled(long, tmp_path):
+    folder = tmp_path / "study"
+    runners = [command(LONG, folder, "--workers", 2) for _ in range(2)]
+    codes, counts = [], []
+    for runner in runners:
+        output, errors = runner.communicate(timeout=240)
+        assert runner.returncode in (0, 3), errors  # 3: the other one still works on some
+        codes.append(runner.returncode)
+        counts.append(output)
+    assert 0 in codes
+    assert Store(folder).left() == []
+    assert_same(folder, long)
+
+
+# Ray
+
+
+@pytest.fixture(scope="module")
+def cluster(data):
+    """A cluster of two nodes with two cores each, on this machine."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        found = cluster_utils.Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        )
+        found.add_node(num_cpus=1)
+        yield found
+        found.shutdown()
+
+
+def ray_options(cluster):
+    return "--engine", "ray", "--address", cluster.address
+
+
+@pytest.mark.slow
+def test_a_cluster_of_two_nodes_finds_the_same_numbers(whole, cluster, tmp_path):
+    output, errors = ended(command(PLAN, tmp_path / "study", *ray_options(cluster)))
+    assert "All 6 units are done, 6 of them by this call" in output
+    assert errors == ""
+    assert_same(tmp_path / "study", whole)
+
+
+@pytest.mark.slow
+def test_ray_workers_that_are_killed_at_random_lose_nothing(long, cluster, tmp_path):
+    folder, rng = tmp_path / "study", np.random.default_rng(4)
+    mark = f"PRERANK_MARK={tmp_path}"
+    driver = command(LONG, folder, *ray_options(cluster), mark=tmp_path)
+    killed: list[str] = []
+    while len(killed) < 3 and driver.poll() is None:
+        time.sleep(rng.uniform(0.1, 0.5))
+        # Workers at a unit bear its name. Each may die twice: the third attempt is the last.
+        busy = {pid: title for pid, title in marked(mark).items() if "--" in title}
+        busy = {pid: t for pid, t in busy.items() if t.startswith("ray::") and killed.count(t) < 2}
+        if busy:
+            pid = rng.choice(sorted(busy))
+            os.kill(pid, signal.SIGKILL)
+            killed.append(busy[pid])
+    _, errors = ended(driver)
+    assert len(killed) == 3
+    retried = sorted(entry["unit"] for entry in logged(folder) if entry["kind"] == "retried")
+    assert retried == sorted(title.removeprefix("ray::") for title in killed)
+    assert errors.count("retried") == len(killed)
+    assert_same(folder, long)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
+def test_a_driver_of_ray_that_ends_leaves_a_study_that_goes_on(long, cluster, tmp_path, how):
+    folder, mark = tmp_path / "study", f"PRERANK_MARK={tmp_path}"
+    driver = command(LONG, folder, *ray_options(cluster), mark=tmp_path)
+    assert wait_until(lambda: list(folder.glob("results/*.parquet")) or driver.poll() is not None)
+    driver.send_signal(signal.Signals[how])
+    driver.communicate(timeout=30)
+    assert driver.returncode == (130 if how == "SIGINT" else -signal.SIGKILL)
+    assert wait_until(lambda: not marked(mark), 60), marked(mark)  # Ray ends a lost driver's work
+    assert Store(folder).left()
+    ended(command(LONG, folder, *ray_options(cluster), mark=tmp_path))
+    assert_same(folder, long)

@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import importlib
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,9 @@ from torch.distributions import Distribution
 _CHECKS = Distribution._validate_args
 importlib.import_module("zuko")
 Distribution.set_default_validate_args(_CHECKS)
+
+# A shell's background jobs ignore interrupts, and so would every process that a test begins.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two workers share two cores: a wall-clock deadline would fail at random.
 settings.register_profile("prerank", deadline=None, derandomize=True)

@@ -181,7 +181,7 @@ INAPPLICABLE = [
     ("dependency(9)", ensemble(4), "lag is 9", "at most 3"),
     ("pca(5)", multivariate_normal(4, dim=3), "D = 3", "use pca(3)"),
     ("pca(5)", ensemble(3), "D = 3", "use pca(3)"),
-    ("hdr", ensemble(3), "Ensemble", "'copula' or 'energy_score'"),
+    ("hdr", ensemble(3), "samples alone", "'copula' and 'energy_score'"),
 ]
 
 

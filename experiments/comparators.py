@@ -4,15 +4,14 @@
 
 For each dataset the networks of all seeds are trained in one stack with the regressor's settings,
 without a penalty and then with it; of its strengths the validation rows choose one under the
-default budget. Both forecasts are recalibrated by margins, by regions (HDR), and by regions after
-margins. Recalibrators are fitted on the validation rows, which also stopped the training and aimed
-the penalty, so that all methods know the same rows, and judged on test rows. Parameters and
-judgements are files in the folder, and a run that was killed goes on from them.
+default budget. Both forecasts are judged as they are, with recalibrated margins, and with
+recalibrated regions (HDR). Recalibrators are fitted on the validation rows, which also stopped the
+training and aimed the penalty, so that all methods know the same rows, and judged on test rows.
+Parameters and judgements are files in the folder, and a run that was killed goes on from them.
 """
 
 import argparse
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from prerank.penalty import CalibrationPenalty
 from prerank.pits import project_pits
 from prerank.preranks import parse
 from prerank.recalibration import HDRRecalibrator, MarginalRecalibrator
+from prerank.recalibration.base import Recalibrator
 from prerank.storage import read_json, read_tensors, write_json, write_tensors
 from prerank.training import (
     Objective,
@@ -46,11 +46,10 @@ PENALTY, STRENGTHS = "marginal+hdr", (30.0, 100.0, 300.0)
 SETTINGS = Settings(min_steps=10, tuning_patience=1, tuning_rate=0.3)  # of MixtureRegressor
 JUDGED = "marginal+hdr+copula+scale"
 FORECASTS = ("none", "penalty")
-METHODS = {
-    "": (),
-    "margins": (MarginalRecalibrator,),
-    "regions": (HDRRecalibrator,),
-    "margins, regions": (MarginalRecalibrator, HDRRecalibrator),
+METHODS: dict[str, type[Recalibrator] | None] = {
+    "none": None,
+    "margins": MarginalRecalibrator,
+    "regions": HDRRecalibrator,
 }
 
 
@@ -105,20 +104,15 @@ class Problem:
         return dist, self.data.y[split, rows]
 
 
-def treatments(
-    problem: Problem, theta: dict[str, Tensor], split: int
-) -> Iterator[tuple[str, str, Distribution]]:
-    """Names of forecast and method, and what they predict for the test rows."""
-    for name in FORECASTS:
-        for method, steps in METHODS.items():
-            known: Distribution
-            dist: Distribution
-            known, observed = problem.forecast(theta[name], split, "validation")
-            dist, _ = problem.forecast(theta[name], split, "test")
-            for step in steps:
-                recalibrator = step(generator=problem.seeds[split]).fit(known, observed)
-                known, dist = recalibrator(known), recalibrator(dist)
-            yield name, method, dist
+def recalibrated(
+    problem: Problem, theta: Tensor, split: int, method: type[Recalibrator] | None
+) -> Distribution:
+    """Predictions for the test rows, by a recalibrator that knows the validation rows."""
+    test, _ = problem.forecast(theta, split, "test")
+    if method is None:
+        return test
+    validation = problem.forecast(theta, split, "validation")
+    return method(generator=problem.seeds[split]).fit(*validation)(test)
 
 
 def judge(dist: Distribution, y: Tensor) -> dict[str, Any]:
@@ -133,7 +127,6 @@ def judge(dist: Distribution, y: Tensor) -> dict[str, Any]:
         },
         "energy": float(energy_score(dist, y, generator=0).mean()),
         "nll": float(loss.mean()),
-        "median nll": float(loss.median()),
     }
 
 
@@ -146,10 +139,15 @@ def run(name: str, seeds: tuple[int, ...], folder: Path) -> None:
         if path.exists():
             continue
         begun = time.perf_counter()
-        y = problem.forecast(theta["none"], split, "test")[1]
+        _, y = problem.forecast(theta["none"], split, "test")
         records = [
-            {"forecast": forecast, "method": method, **judge(dist, y)}
-            for forecast, method, dist in treatments(problem, theta, split)
+            {
+                "forecast": forecast,
+                "method": title,
+                **judge(recalibrated(problem, theta[forecast], split, method), y),
+            }
+            for forecast in FORECASTS
+            for title, method in METHODS.items()
         ]
         about = {"dataset": name, "seed": seed, "strength": float(theta["strength"])}
         write_json(path, about | {"rows": len(problem.data.x[0]), "records": records})
@@ -165,13 +163,13 @@ def table(name: str, seeds: tuple[int, ...], folder: Path) -> list[str]:
         wanted = {"forecast": forecast, "method": method}
         return [r for u in units for r in u["records"] if wanted.items() <= r.items()]
 
-    before = records("none", "")
+    before = records("none", "none")
     lines = []
     for forecast in FORECASTS:
         for method in METHODS:
             found = records(forecast, method)
             title = forecast if forecast == "none" else f"penalty ({strength:g})"
-            cells = [name, title, method or "none"]
+            cells = [name, title, method]
             for label in JUDGED.split("+"):
                 values = [1e4 * r["excess"][label] for r in found]
                 error = np.std(values, ddof=1) / len(values) ** 0.5

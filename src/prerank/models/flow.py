@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, Normal, Transform, constraints
 
+from prerank.adapters.libraries import library
 from prerank.errors import InputError
 from prerank.inputs import as_count
 from prerank.models.base import ModuleNetwork
@@ -67,7 +68,7 @@ class FlowNetwork(ModuleNetwork):
             as_count(width, "hidden", minimum=1)
         if not 0 < self.scale_floor < 1:
             raise InputError(f"scale_floor must lie between 0 and 1, got {self.scale_floor}")
-        _zuko("transforms")
+        library("zuko.transforms", extra="flows")
         super().__init__(self._flow)
 
     def law(self, theta: Tensor, x: Tensor) -> FlowLaw:
@@ -166,12 +167,7 @@ class _Triangular(Transform):
         )
 
 
+@cache
 def _zuko(part: str) -> Any:
-    """A module of zuko, which must not switch off torch's checks of arguments for everybody."""
-    checks = Distribution._validate_args
-    try:
-        return import_module(f"zuko.{part}")
-    except ImportError as error:
-        raise InputError('flows need zuko: pip install "prerank[flows]"') from error
-    finally:
-        Distribution.set_default_validate_args(checks)
+    """A module of zuko; every map of every step asks for one."""
+    return library(f"zuko.{part}", extra="flows")

@@ -9,8 +9,8 @@ from torch.distributions import Distribution
 
 from prerank.adapters.libraries import wrong_type
 from prerank.adapters.mixtures import mixture
-from prerank.adapters.states import seeded_torch
 from prerank.distributions import Ensemble
+from prerank.distributions.draws import forked_state
 from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.inputs import as_count, as_generator, as_tensor
 
@@ -100,7 +100,7 @@ def mc_dropout(
             "layers, not torch.nn.functional.dropout, or several networks in deep_ensemble"
         )
     source = as_generator(generator, "dropout")
-    with evaluating([module]), seeded_torch(source):
+    with evaluating([module]), forked_state(source):
         for layer in layers:
             layer.training = True  # not train(), which would reach the layers inside
         points = as_input(x, module)

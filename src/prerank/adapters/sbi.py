@@ -9,8 +9,8 @@ from torch.distributions import Distribution, constraints
 
 from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import mixture
-from prerank.adapters.states import seeded_torch
 from prerank.distributions import Ensemble
+from prerank.distributions.draws import forked_state
 from prerank.errors import ShapeError
 from prerank.inputs import Shape, as_count, as_generator, as_points
 
@@ -81,7 +81,7 @@ def from_sbi(
         )
     count = as_count(n_samples, "n_samples", minimum=2)
     # Some samplers search for a mode first, with gradients.
-    with seeded_torch(as_generator(generator, "sbi")), torch.enable_grad():
+    with forked_state(as_generator(generator, "sbi")), torch.enable_grad():
         return Ensemble(_draw(posterior, count, points).detach())
 
 

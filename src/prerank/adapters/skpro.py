@@ -1,6 +1,7 @@
 """Distributions of skpro, which hold a law for every row and column of a table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from torch.distributions import (
 
 from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import Mixture, mixture
-from prerank.adapters.states import seeded_numpy
 from prerank.distributions import Ensemble
 from prerank.errors import InputTypeError, ShapeError
 from prerank.inputs import as_count, as_generator
@@ -76,7 +76,7 @@ def from_skpro(
     known = _exact(dist, laws)
     if known is not None:
         return known
-    with seeded_numpy(as_generator(generator, "skpro")):
+    with _forked_numpy(as_generator(generator, "skpro")):
         drawn = dist.sample(count)
     return Ensemble(drawn.to_numpy().reshape(count, *dist.shape))
 
@@ -142,3 +142,18 @@ def _empirical(dist: Any) -> Ensemble:
 
 def _tensor(values: Any) -> Tensor:
     return torch.from_numpy(np.array(values, dtype=np.float64))
+
+
+@contextmanager
+def _forked_numpy(source: torch.Generator | None) -> Iterator[None]:
+    """Run numpy's global generator from a seed of `source`, and put it back; without, as it is."""
+    if source is None:
+        yield
+        return
+    state = np.random.get_state()  # noqa: NPY002
+    try:
+        seed = int(torch.randint(2**32, (), generator=source, device=source.device))
+        np.random.seed(seed)  # noqa: NPY002
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002

@@ -15,7 +15,7 @@ from prerank.distributions.noise import Noise, RunNoise, as_noise, row_normal, r
 from prerank.errors import GradientError
 from prerank.inputs import as_count
 
-__all__ = ["Draws", "draw", "draw_differentiable"]
+__all__ = ["Draws", "draw", "draw_differentiable", "forked_state"]
 
 
 class Draws(NamedTuple):
@@ -90,7 +90,7 @@ def draw_differentiable(
 @singledispatch
 def _points(dist: Distribution, n: int, noise: Noise) -> Tensor:
     """Draw from a distribution of another library; gradients follow the grad mode."""
-    with _forked_state(noise):
+    with forked_state(noise):
         if dist.has_rsample and torch.is_grad_enabled():
             return dist.rsample(torch.Size((n,)))
         return dist.sample(torch.Size((n,)))
@@ -121,8 +121,16 @@ def _(dist: Independent[Any], n: int, noise: Noise) -> Tensor:
 
 
 @contextmanager
-def _forked_state(noise: Noise) -> Iterator[None]:
-    """Run torch's global generators from a seed of ours, and put them back afterwards."""
+def forked_state(noise: Noise) -> Iterator[None]:
+    """Run torch's global generators from a seed of `noise`, and put them back afterwards.
+
+    Example:
+        >>> before = torch.get_rng_state()
+        >>> with forked_state(torch.Generator().manual_seed(0)):
+        ...     points = torch.randn(3)
+        >>> torch.equal(before, torch.get_rng_state())
+        True
+    """
     if noise is None:
         yield
         return

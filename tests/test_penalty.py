@@ -832,11 +832,24 @@ def test_published_components_are_weighted_by_variance(spec, count):
 
 
 def test_published_copula_uses_fresh_references():
-    dist = gaussian_mixture(ROWS, dim=DIM)
-    found = published_pit(dist, dist.mean, parse("copula")[0], n_samples=10, generator=5)
-    assert found.z.shape == (ROWS, 1)
+    """References for the observation and then for each sample, in the order of the noise."""
+    dist, n = gaussian_mixture(ROWS, dim=DIM), 12
+    y = dist.sample(generator=3)
+    noise = as_noise(5)
+    points = published_points(dist, noise, n)
+    fresh = [
+        part
+        for sets in (10, 3)  # 13 in all, drawn ten at a time
+        for part in published_points(dist, noise, sets * n).split(n)
+    ]
+    cdfs = [
+        torch.sigmoid(100 * (at - references)).prod(-1).mean(0)
+        for at, references in zip([y, *points], fresh, strict=True)
+    ]
+    z = torch.stack([torch.sigmoid(100 * (cdfs[0] - cdf)) for cdf in cdfs[1:]]).mean(0)
+    found = published_pit(dist, y, parse("copula")[0], n_samples=n, generator=5)
     assert found.weights is None
-    assert ((found.z > 0) & (found.z < 1)).all()
+    torch.testing.assert_close(found.z, z.unsqueeze(-1), rtol=1e-9, atol=1e-12)
 
 
 @by_spec

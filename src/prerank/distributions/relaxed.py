@@ -64,20 +64,24 @@ class RelaxedMixture(Distribution):
     ) -> Tensor:
         """Draw blends, with gradients to all parameters."""
         source = as_generator(generator, f"sample {tuple(sample_shape)}")
-        shape = (*sample_shape, *self.mixture.logits.shape)
+        lead = torch.Size(sample_shape)
+        shape = (lead.numel(), *self.mixture.logits.shape)
         like = self.mixture.loc
         uniform = standard_uniform(shape, like=like, generator=source)
         normal = standard_normal((*shape, *self.event_shape), like=like, generator=source)
-        return self.blend(uniform, normal)
+        return self.blend(uniform, normal).reshape(self._extended_shape(lead))
 
     def blend(self, uniform: Tensor, normal: Tensor) -> Tensor:
-        """Blends from given noise: uniforms `(..., K)` and normals `(..., K, D)`."""
+        """Blends from given noise: uniforms `(n, *batch, K)` and normals `(n, *batch, K, D)`."""
         mixture = self.mixture
         tiny = torch.finfo(uniform.dtype).tiny
-        gumbel = -(-uniform.clamp_min(tiny).log()).clamp_min(tiny).log()
-        blend = torch.softmax((mixture.logits + gumbel) / self.temperature, dim=-1)
-        points = mixture.loc + (mixture.scale_tril @ normal.unsqueeze(-1)).squeeze(-1)
-        return (blend.unsqueeze(-1) * points).sum(-2)
+        gumbel = -(-uniform.movedim(0, -1).clamp_min(tiny).log()).clamp_min(tiny).log()
+        powers = (mixture.logits.unsqueeze(-1) + gumbel) / self.temperature
+        blend = torch.softmax(powers, dim=-2)  # (*batch, K, n)
+        # One product per row, with draws as columns, costs less than one per draw.
+        factors = mixture.scale_tril.movedim(-3, -2).flatten(-2)  # (*batch, D, K D)
+        columns = (blend.unsqueeze(-2) * normal.movedim(0, -1)).flatten(-3, -2)
+        return (factors @ columns + mixture.loc.mT @ blend).movedim(-1, 0)
 
     def sample(
         self,

@@ -15,12 +15,14 @@ from prerank.distributions import Draws, GaussianMixture, RelaxedMixture, draw_d
 from prerank.distributions.noise import Noise, as_noise, row_normal, row_uniform
 from prerank.errors import NotApplicableError
 from prerank.inputs import check_distribution, check_observations
+from prerank.numerics.eigen import symmetric_eigen
 from prerank.pits.smooth import SmoothPIT
 from prerank.preranks import PCA, Copula, Dependency, PreRank
 
 __all__ = ["published_pit"]
 
 _TAU = 100.0
+_SETS = 10  # of references that are drawn together; noise is drawn so, whatever the device is
 
 
 def published_pit(
@@ -45,8 +47,9 @@ def published_pit(
     if isinstance(prerank, PCA):
         values, sampled, weights = _pooled_components(observed, points, prerank)
     elif isinstance(prerank, Copula):
-        values = _fresh_cdf(dist, observed, n_samples, tau, noise)
-        sampled = torch.stack([_fresh_cdf(dist, p, n_samples, tau, noise) for p in points])
+        both = torch.cat([observed.expand(1, *points.shape[1:]), points])
+        parts = [_fresh_cdfs(dist, part, n_samples, tau, noise) for part in both.split(_SETS)]
+        values, sampled = torch.cat(parts).split([1, n_samples])
         weights = None
     else:
         values = _project(dist, observed, prerank)
@@ -81,9 +84,9 @@ def _pooled_components(
     with torch.no_grad():
         pooled = points.movedim(0, -2).flatten(-3, -2)  # (*stack, N S, D)
         centred = pooled - pooled.mean(-2, keepdim=True)
-        values, vectors = torch.linalg.eigh(centred.mT @ centred / (centred.shape[-2] - 1))
-        share = values.flip(-1) / values.sum(-1, keepdim=True)
-        directions = vectors.mT.flip(-2)  # (*stack, D, D)
+        covariance = centred.mT @ centred / (centred.shape[-2] - 1)
+        values, directions = symmetric_eigen(covariance)  # (*stack, D), (*stack, D, D)
+        share = values / values.sum(-1, keepdim=True)
         counted = prerank.shares(share.unsqueeze(-2))
         if counted is None:
             count = prerank.count(share)
@@ -95,7 +98,9 @@ def _pooled_components(
     return along, sampled, share
 
 
-def _fresh_cdf(dist: Distribution, at: Tensor, n: int, tau: float, noise: Noise) -> Tensor:
-    """Smoothed joint CDF at points `(*batch_shape, D)` from samples of its own: `(..., 1)`."""
-    steps = tau * (at - _draw(dist, n, noise))
-    return torch.sigmoid(steps).prod(-1).mean(0).unsqueeze(-1)
+def _fresh_cdfs(dist: Distribution, at: Tensor, n: int, tau: float, noise: Noise) -> Tensor:
+    """Smoothed joint CDFs at points `(m, *batch_shape, D)`, each from n samples of its own."""
+    drawn = _draw(dist, len(at) * n, noise).unflatten(0, (len(at), n))
+    # A product over targets would make its gradient wait for the device, to look for zeros.
+    below = torch.nn.functional.logsigmoid(tau * (at.unsqueeze(1) - drawn)).sum(-1)
+    return below.exp().mean(1).unsqueeze(-1)

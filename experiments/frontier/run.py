@@ -111,6 +111,7 @@ class Problem:
             "form": form,
             "prerank": label,
             "seconds": seconds,
+            "validation_rows": self.data.validation.shape[1],
             "records": records,
         }
 

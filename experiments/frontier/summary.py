@@ -16,11 +16,18 @@ from typing import Any
 
 import numpy as np
 
+from prerank.calibration import pce_spread
 from prerank.storage import read_json
 from prerank.training import Selection, Trial, choose_strength
 from run import NONE
 
 _BUDGETS = (0.01, 0.02, 0.05, 0.10)
+NAMED: dict[str, dict[str, Any]] = {
+    "default": {"color": "black", "marker": "o", "markersize": 3, "zorder": 4},
+    "not shifted": {"color": "#0072b2", "linestyle": "--", "zorder": 3},
+    "from scratch": {"color": "#d55e00", "marker": "s", "markersize": 3, "zorder": 2},
+}
+"""Forms with a name in the figures; the others are thin lines."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +38,13 @@ class Curve:
         strengths: `(R,)`, ascending, the first 0.
         excess: by `"validation"` and `"test"`, `(R, seeds)`.
         energy: likewise.
+        noise: standard deviation of the excess of a right predictor on the validation rows.
     """
 
     strengths: list[float]
     excess: dict[str, np.ndarray]
     energy: dict[str, np.ndarray]
+    noise: float
 
     @classmethod
     def of(cls, base: dict[str, Any], unit: dict[str, Any]) -> "Curve":
@@ -53,6 +62,7 @@ class Curve:
             strengths,
             {part: values(part, lambda r: r["excess"][label]) for part in parts},
             {part: values(part, lambda r: r["energy"]) for part in parts},
+            pce_spread(unit["validation_rows"]),
         )
 
     @property
@@ -67,8 +77,9 @@ class Curve:
 
     def selected(self, budget: float = 0.10) -> tuple[Selection, int]:
         """What the validation rows select under a budget, and its place among the strengths."""
+        judged = self.excess, self.energy
         trials = [
-            Trial(strength, self.excess["validation"][i], self.energy["validation"][i])
+            Trial(strength, *(values["validation"][i] for values in judged), self.noise)
             for i, strength in enumerate(self.strengths)
         ]
         selection = choose_strength(trials, budget=budget)
@@ -109,21 +120,23 @@ def figure(dataset: str, found: dict[tuple[str, str, str], Curve], path: Path) -
 
     mine = {key[1:]: curve for key, curve in found.items() if key[0] == dataset}
     labels = sorted({label for label, _ in mine})
-    drawing = Figure(figsize=(4 * len(labels), 3.6), layout="constrained")
+    drawing = Figure(figsize=(3.2 * len(labels), 3.5), layout="constrained")
     axes = drawing.subplots(1, len(labels), squeeze=False)[0]
     for axis, label in zip(axes, labels, strict=True):
         for (own, form), curve in mine.items():
             if own == label:
-                style = {"color": "black", "zorder": 3} if form == "default" else {"alpha": 0.7}
-                axis.plot(
-                    100 * curve.cost, curve.excess["test"].mean(1), marker=".", label=form, **style
-                )
-        axis.set(title=f"{dataset}: {label}", xlabel="energy score, %", xlim=(-4, 20))
-        axis.axhline(0, color="grey", linewidth=0.5)
-    axes[0].set_ylabel("excess PCE on test rows")
-    axes[-1].legend(fontsize="x-small")
+                style = NAMED.get(form, {"color": "0.8", "linewidth": 0.7, "zorder": 1})
+                name = form if form in NAMED else None
+                axis.plot(100 * curve.cost, curve.excess["test"].mean(1), label=name, **style)
+        axis.set(title=f"{dataset}: {label}", xlabel="energy score, %", xlim=(-4, 12))
+        start = next(c for (own, _), c in mine.items() if own == label).excess["test"][0].mean()
+        axis.set_ylim(min(-0.001, 1.5 * start), max(1.2 * start, 0.005))
+        axis.axhline(0, color="black", linewidth=0.5)
+    axes[0].set_ylabel("excess on test rows")
+    handles, names = axes[0].get_legend_handles_labels()
+    drawing.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize="small")
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawing.savefig(path, dpi=120)
+    drawing.savefig(path, dpi=90)
 
 
 def main() -> None:

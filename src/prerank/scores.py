@@ -25,6 +25,7 @@ from prerank.inputs import (
     check_same_device,
     full_precision,
 )
+from prerank.numerics.norms import row_norms
 
 __all__ = ["crps", "energy_score", "nll", "variogram_score"]
 
@@ -153,7 +154,9 @@ def variogram_score(
         (part_share.unsqueeze(-1) * _differences(part, pair, p)).sum(0)
         for part, part_share in zip(draws.points.split(step), share.split(step), strict=True)
     )
-    return (pair_weights * (_differences(observed, pair, p) - expected).square()).sum(-1)
+    score = (pair_weights * (_differences(observed, pair, p) - expected).square()).sum(-1)
+    check_finite(score, "the variogram score", "lower p, divide the targets by a unit or use float64")
+    return score
 
 
 @full_precision()
@@ -238,11 +241,6 @@ def _unit(largest: Tensor) -> Tensor:
     return (largest.detach() / torch.finfo(largest.dtype).max ** (7 / 16)).clamp_min(1)
 
 
-def _row_norms(matrix: Tensor) -> Tensor:
-    unit = _unit(matrix.abs().amax(-1, keepdim=True))
-    return torch.linalg.vector_norm(matrix / unit, dim=-1) * unit.squeeze(-1)
-
-
 def _differences(points: Tensor, pair: Tensor, p: float) -> Tensor:
     gap = (points[..., pair[0]] - points[..., pair[1]]).abs()
     zero = gap == 0  # the power has no finite slope there for p < 1
@@ -252,9 +250,9 @@ def _differences(points: Tensor, pair: Tensor, p: float) -> Tensor:
 def _gaussian_margins(dist: Distribution) -> tuple[Tensor, Tensor, Tensor] | None:
     """Weights, means and standard deviations of the margins, `(*batch_shape, D or 1, K)`."""
     if isinstance(dist, GaussianMixture):
-        return dist.probs.unsqueeze(-2), dist.loc.mT, _row_norms(dist.scale_tril).mT
+        return dist.probs.unsqueeze(-2), dist.loc.mT, row_norms(dist.scale_tril).mT
     if isinstance(dist, MultivariateNormal):
-        loc, scale = dist.loc, _row_norms(dist.scale_tril)
+        loc, scale = dist.loc, row_norms(dist.scale_tril)
     elif isinstance(dist, LowRankMultivariateNormal):
         loc, scale = dist.loc, dist.variance.sqrt()
     elif isinstance(dist, Independent) and isinstance(dist.base_dist, Normal):

@@ -350,7 +350,7 @@ def test_auto_says_when_nothing_helps():
 
     # A constant tells nothing about the prediction: no strength can lower its error.
     with pytest.warns(
-        UserWarning, match=r"no strength improves .*strength_ = 0.*selection_\.table"
+        UserWarning, match=r"no more error than a right .*strength_ = 0.*selection_\.table"
     ):
         model = regressor(preranks=constant, strength="auto").fit(X, Y)
     assert model.strength_ == 0.0

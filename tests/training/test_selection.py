@@ -1,6 +1,7 @@
 """Choosing a strength: a pure function of paired results, and a search around it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +94,16 @@ def test_reason(others, words):
     import re
 
     assert re.search(words, choose_strength([BASE, *others]).reason)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.0, 3), (0.051, 3), (0.053, None)])
+def test_nothing_is_corrected_without_evidence(noise, expected):
+    # The mean excess of three runs is 0.06, two standard deviations of it 2 / sqrt(3) noise.
+    trials = [replace(t, noise=noise) for t in (BASE, shifted(3, 0.06, 0.0))]
+    selection = choose_strength(trials)
+    assert selection.strength == expected
+    assert ("right predictor" in selection.reason) == (expected is None)
+    assert search_strength(lambda _: trials, [3.0]).strength == expected
 
 
 @pytest.mark.parametrize(("budget", "expected"), [(0.0, 1), (0.05, 3), (0.2, 9), (1.0, 9)])

@@ -8,7 +8,7 @@ from prerank.calibration.curves import (
     pit_histogram,
     reliability_curve,
 )
-from prerank.calibration.error import pce, pce_floor
+from prerank.calibration.error import pce, pce_floor, pce_spread
 from prerank.calibration.histograms import (
     HistogramBand,
     default_bins,
@@ -37,6 +37,7 @@ __all__ = [
     "p_value",
     "pce",
     "pce_floor",
+    "pce_spread",
     "pit_histogram",
     "reliability_band",
     "reliability_curve",

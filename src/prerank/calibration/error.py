@@ -1,5 +1,6 @@
 """How far PITs are from uniform: the probabilistic calibration error and its floor."""
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_count, as_tensor, check_finite
 
-__all__ = ["pce", "pce_floor"]
+__all__ = ["pce", "pce_floor", "pce_spread"]
 
 
 def pce(z: object, *, levels: int = 100) -> Tensor:
@@ -54,6 +55,24 @@ def pce_floor(n: int, *, levels: int = 100) -> float:
         0.0193
     """
     return _floor(as_count(n, "n", minimum=1), as_count(levels, "levels", minimum=2))
+
+
+def pce_spread(n: int) -> float:
+    r"""Standard deviation of the PCE of n independent uniforms, for large n.
+
+    .. math:: \sqrt{\frac1n \Big(\frac7{60} - \frac\pi{32}\Big)} \approx \frac{0.136}{\sqrt n}:
+
+    :math:`\sqrt n` times the PCE has the law of the area between a Brownian bridge and 0, whose
+    first two moments are known (Shepp 1982). The mean over several components has no more.
+
+    Args:
+        n: number of PITs.
+
+    Example:
+        >>> round(pce_spread(256), 4)
+        0.0085
+    """
+    return math.sqrt((7 / 60 - math.pi / 32) / as_count(n, "n", minimum=1))
 
 
 @lru_cache(maxsize=256)

@@ -22,6 +22,7 @@ from prerank.inputs import (
     check_finite,
     check_same_device,
 )
+from prerank.numerics.norms import row_norms
 
 __all__ = ["GaussianMixture"]
 
@@ -282,7 +283,7 @@ class GaussianMixture(Distribution):
         logits = self.logits.unsqueeze(-2).expand(*loc.shape[:-1], -1)
         return MixtureSameFamily(
             Categorical(logits=logits, validate_args=False),
-            Normal(loc, torch.linalg.vector_norm(scale, dim=-1), validate_args=False),
+            Normal(loc, row_norms(scale), validate_args=False),
             validate_args=False,
         )
 

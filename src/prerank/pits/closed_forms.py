@@ -14,6 +14,7 @@ from torch.distributions import (
 )
 
 from prerank.distributions import GaussianMixture
+from prerank.numerics.norms import row_norms
 from prerank.preranks import Linear, Marginal, PreRank
 
 __all__ = ["ProjectedCDF", "closed_form", "register_closed_form"]
@@ -66,7 +67,7 @@ def _(dist: GaussianMixture, prerank: Linear) -> ProjectedCDF | None:
     if directions is None:
         return None
     spread = torch.einsum("...jd,...kde->...kje", directions, dist.scale_tril)
-    scale = torch.linalg.vector_norm(spread, dim=-1)  # (..., K, J)
+    scale = row_norms(spread)  # (..., K, J)
 
     def cdf(points: Tensor) -> Tensor:
         centred = points.unsqueeze(-2) - dist.loc  # (..., K, D)
@@ -79,7 +80,7 @@ def _(dist: GaussianMixture, prerank: Linear) -> ProjectedCDF | None:
 
 @register_closed_form(GaussianMixture, Marginal)
 def _(dist: GaussianMixture, prerank: Marginal) -> ProjectedCDF:
-    scale = torch.linalg.vector_norm(dist.scale_tril, dim=-1)  # (..., K, D)
+    scale = row_norms(dist.scale_tril)  # (..., K, D)
 
     def cdf(points: Tensor) -> Tensor:
         z = (points.unsqueeze(-2) - dist.loc) / scale
@@ -90,16 +91,16 @@ def _(dist: GaussianMixture, prerank: Marginal) -> ProjectedCDF:
 
 @register_closed_form(MultivariateNormal, Linear)
 def _(dist: MultivariateNormal, prerank: Linear) -> ProjectedCDF | None:
-    return _normal(dist, prerank, dist.loc, lambda v: (v @ dist.scale_tril).square().sum(-1))
+    return _normal(dist, prerank, dist.loc, lambda v: row_norms(v @ dist.scale_tril))
 
 
 @register_closed_form(LowRankMultivariateNormal, Linear)
 def _(dist: LowRankMultivariateNormal, prerank: Linear) -> ProjectedCDF | None:
-    def variance(directions: Tensor) -> Tensor:
-        common = (directions @ dist.cov_factor).square().sum(-1)
-        return common + (directions.square() * dist.cov_diag.unsqueeze(-2)).sum(-1)
+    def scale(directions: Tensor) -> Tensor:
+        own = row_norms(directions * dist.cov_diag.sqrt().unsqueeze(-2))
+        return torch.hypot(row_norms(directions @ dist.cov_factor), own)
 
-    return _normal(dist, prerank, dist.loc, variance)
+    return _normal(dist, prerank, dist.loc, scale)
 
 
 @register_closed_form(Independent, Linear)
@@ -107,19 +108,17 @@ def _(dist: Independent[Any], prerank: Linear) -> ProjectedCDF | None:
     base = dist.base_dist
     if not isinstance(base, Normal):
         return None
-    return _normal(
-        dist, prerank, base.loc, lambda v: (v * base.scale.unsqueeze(-2)).square().sum(-1)
-    )
+    return _normal(dist, prerank, base.loc, lambda v: row_norms(v * base.scale.unsqueeze(-2)))
 
 
 def _normal(
-    dist: Distribution, prerank: Linear, loc: Tensor, variance: Callable[[Tensor], Tensor]
+    dist: Distribution, prerank: Linear, loc: Tensor, spread: Callable[[Tensor], Tensor]
 ) -> ProjectedCDF | None:
-    """CDF of `v . y` for normal y, given the variance along directions."""
+    """CDF of `v . y` for normal y, given the standard deviation along directions."""
     directions = prerank.directions(dist)
     if directions is None:
         return None
-    scale = variance(directions).sqrt()
+    scale = spread(directions)
 
     def cdf(points: Tensor) -> Tensor:
         # Centred first: far from 0 the projections themselves would cancel.

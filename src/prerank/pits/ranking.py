@@ -94,10 +94,11 @@ def sample_spread(values: Tensor, weights: Tensor | None) -> Tensor:
     """
     values = values.detach()
     if weights is None:
-        spread = values.std(0, correction=0)
+        centred = (values - values.mean(0)) / len(values) ** 0.5
     else:
         share = weights.detach().unsqueeze(-1)
         share = share / share.sum(0).clamp_min(torch.finfo(share.dtype).tiny)
-        centred = values - (share * values).sum(0)
-        spread = (share * centred.square()).sum(0).sqrt()
+        centred = share.sqrt() * (values - (share * values).sum(0))
+    # Added up in float64: the squares of large float32 values would be infinite.
+    spread = torch.linalg.vector_norm(centred, dim=0, dtype=torch.float64).to(values.dtype)
     return spread.clamp_min(torch.finfo(values.dtype).tiny ** 0.5)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["Selection", "Trial", "choose_strength", "search_strength"]
 
 AUTO_GRID = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+_EVIDENCE = 2.0  # standard deviations of the mean of runs that are right
+_NOTHING = "without a penalty there is no more error than a right predictor may show"
 _LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
@@ -26,11 +28,13 @@ class Trial:
         strength: lambda.
         excess: exact PCE above its floor on validation rows, `(R,)`.
         energy: mean energy score on the same rows, `(R,)`.
+        noise: standard deviation of the excess that a right predictor has on as many rows.
     """
 
     strength: float
     excess: npt.NDArray[np.float64]
     energy: npt.NDArray[np.float64]
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,15 @@ def choose_strength(
               \quad\text{and}\quad \bar c_0 - \max(\bar c_\lambda, 0) > m\, \mathrm{se}:
 
     an excess below 0, less than a perfect predictor has on average, is luck or was fitted to the
-    rows, and does not count as a gain. (Rows that a penalty aimed at, as those of `Settings.shift`
-    do, show less excess than fresh ones will.) The standard errors are those of the paired
-    differences (0 for a single pair, where they cannot be known). A strength with a result that is
-    not finite does not qualify.
+    rows, and does not count as a gain. The standard errors are those of the paired differences (0
+    for a single pair, where they cannot be known). A strength with a result that is not finite does
+    not qualify.
+
+    Rows that a penalty aimed at, as those of `Settings.shift`, show less excess than fresh ones
+    will, so that a gain on them is no evidence that there was something to gain. That must come
+    from the R runs without a penalty: none qualifies unless
+
+    .. math:: \bar c_0 > 2\, \mathrm{noise} / \sqrt R.
 
     Args:
         trials: with strength 0 among them, all with equally many paired runs.
@@ -111,13 +120,15 @@ def choose_strength(
     _check(ordered, budget, margin)
     base = ordered[0]
     found = [_judge(trial, base, budget, margin) for trial in ordered]
-    qualified = [j for j in found if j.strength > 0 and j.within_budget and j.improves]
+    wrong = base.excess.mean() > _EVIDENCE * base.noise / len(base.excess) ** 0.5
+    qualified = [j for j in found if j.strength > 0 and j.within_budget and j.improves and wrong]
     best = min(qualified, key=lambda judgement: judgement.excess, default=found[0])
     trace = tuple(
         Judgement(**{**asdict(judgement), "chosen": judgement is best}) for judgement in found
     )
     if not qualified:
-        return Selection(None, _refusal(ordered[1:], found[1:]), trace, budget)
+        reason = _refusal(ordered[1:], found[1:]) if wrong else _NOTHING
+        return Selection(None, reason, trace, budget)
     reason = (
         f"strength {best.strength:g} has the lowest excess, {best.excess:.4f} against "
         f"{found[0].excess:.4f}, at {best.energy_ratio - 1:+.1%} energy score"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from prerank.calibration import pce_spread
 from prerank.models import Network
 from prerank.preranks import PreRank
 from prerank.training.data import TrainingData
@@ -44,4 +45,5 @@ def validation_trials(
     for place, run in enumerate(runs):
         places.setdefault(run.strength, []).append(place)
     results = [value.double().cpu().numpy() for value in (excess, found.energy)]
-    return [Trial(strength, *(r[at] for r in results)) for strength, at in places.items()]
+    noise = pce_spread(rows.shape[1])
+    return [Trial(strength, *(r[at] for r in results), noise) for strength, at in places.items()]

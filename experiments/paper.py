@@ -37,6 +37,8 @@ def main() -> None:
         for which, table in (("before", before), ("after", tables.after(results))):
             rest = [column for column in table.columns if column not in COLUMNS]
             write(table[[*COLUMNS, *rest]], options.out / f"{name}_{which}.csv")
+        seconds = results.groupby(["dataset", "variant"], as_index=False).seconds.first()
+        write(seconds, options.out / f"{name}_seconds.csv")
     for dataset in CROSSED:
         crossed = [tables.cross(r, dataset).assign(study=name) for name, r in studies.items()]
         if crossed and any(map(len, crossed)):

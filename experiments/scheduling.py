@@ -3,10 +3,10 @@
 The simulation uses the agenda that the engines use, the estimated costs that the studies use, and
 durations that were measured; workers that straggle and attempts that die are added by chance.
 
-    python experiments/scheduling.py --study FOLDER --out DIR
+    python experiments/scheduling.py --quick FOLDER --out DIR
 
-FOLDER is a finished `quick` study, whose `seconds` are the durations of the first table. Those of
-the second are the GPU times of `docs/results/speed.md`, scaled by the rows of the paper's datasets.
+FOLDER is a finished `quick` study; its seconds are one set of durations, and those of the units of
+`paper-exact` on an H200, `docs/results/tables/exact_seconds.csv`, the other.
 """
 
 import argparse
@@ -28,19 +28,8 @@ from prerank.study.costs import unit_cost
 
 WORKERS = [1, 4, 16, 64, 128, 256, 512, 1024]
 
-# docs/results/speed.md: 25 runs of households on an H200, trained to the stop and evaluated. The
-# unpenalised unit is a fifth of them, and its step two thirds of the cheapest one.
-HOUSEHOLDS = 7207
-SECONDS = {
-    "none": 2.0,
-    "marginal": 4.06,
-    "location": 4.08,
-    "scale": 4.41,
-    "dependency": 4.45,
-    "pca": 3.82,
-    "hdr": 4.64,
-    "copula": 6.67,
-}
+EXACT = Path("docs/results/tables/exact_seconds.csv")
+SYNTHETIC_ROWS = 3000  # of the datasets of `quick`
 
 
 @dataclass(frozen=True)
@@ -51,6 +40,7 @@ class Weather:
         straggling: share of attempts that take `slowness` times as long.
         slowness: how much longer.
         dying: share of attempts that die, at a time that is uniform over their duration.
+        checkpoint: seconds between checkpoints, from the last of which a unit goes on.
         dispatch: seconds of the driver for each attempt, during which it begins no other.
         opening: seconds of a worker before a unit begins to train.
     """
@@ -58,6 +48,7 @@ class Weather:
     straggling: float = 0.0
     slowness: float = 3.0
     dying: float = 0.0
+    checkpoint: float = 30.0
     dispatch: float = 0.002
     opening: float = 1.5
 
@@ -66,45 +57,45 @@ CALM = Weather()
 ROUGH = Weather(straggling=0.05, dying=0.02)
 
 
-def quick_costs(folder: Path, datasets: int, seed: int) -> tuple[list[Task], dict[str, float]]:
-    """Copies of the measured datasets of a quick study: tasks, and their true seconds."""
-    store = Store(folder)
-    seconds = store.results().groupby(["dataset", "variant"]).seconds.first()
-    rng = np.random.default_rng(seed)
-    names = rng.choice(store.plan.datasets, datasets)
-    sizes = np.full(datasets, 3000)
-    rows = [{v: float(seconds[name, v]) for v in store.plan.variants} for name in names]
-    return _tasks(store.plan, sizes, rows)
+@dataclass(frozen=True)
+class Measured:
+    """Units of a study whose seconds are known.
 
+    Attributes:
+        plan: whose estimates decide what begins first.
+        seconds: by dataset and variant.
+    """
 
-def gpu_costs(datasets: int, seed: int) -> tuple[list[Task], dict[str, float]]:
-    """Datasets as large as the paper's, on a GPU."""
-    plan = Plan.preset("paper-exact")
-    rng = np.random.default_rng(seed)
-    sizes = rng.choice([record.n_rows for record in DATASETS], datasets)
-    rows = [{v: _gpu_seconds(v, size) for v in plan.variants} for size in sizes]
-    return _tasks(plan, sizes, rows)
+    plan: Plan
+    seconds: "pd.Series[float]"
 
+    @classmethod
+    def study(cls, folder: Path) -> "Measured":
+        """All units of a finished study."""
+        store = Store(folder)
+        return cls(store.plan, store.results().groupby(["dataset", "variant"]).seconds.first())
 
-def _gpu_seconds(variant: str, rows: int) -> float:
-    parts = variant.replace("(0.8)", "").split("+")
-    base = SECONDS["marginal"] / 1.5
-    seconds = SECONDS[NONE] if variant == NONE else base + sum(SECONDS[p] - base for p in parts)
-    return seconds * max(rows / HOUSEHOLDS, 0.2)  # small ones do not get ever faster
+    @classmethod
+    def table(cls, path: Path, plan: Plan) -> "Measured":
+        """Those that a table has."""
+        return cls(plan, pd.read_csv(path).set_index(["dataset", "variant"]).seconds)
 
-
-def _tasks(
-    plan: Plan, sizes: "np.ndarray[tuple[int], np.dtype[np.int64]]", rows: list[dict[str, float]]
-) -> tuple[list[Task], dict[str, float]]:
-    tasks, true = [], {}
-    estimate = lru_cache(maxsize=None)(lambda variant, size: unit_cost(plan, variant, size))
-    for number, (size, seconds) in enumerate(zip(sizes, rows, strict=True)):
-        for variant in plan.variants:
-            name = f"{number}--{variant}"
-            after = () if variant == NONE else (f"{number}--{NONE}",)
-            tasks.append(Task(name, cost=estimate(variant, int(size)), after=after))
-            true[name] = seconds[variant]
-    return tasks, true
+    def problem(self, datasets: int, seed: int) -> tuple[list[Task], dict[str, float]]:
+        """Copies of its datasets, drawn at random: tasks, and their true seconds."""
+        rng = np.random.default_rng(seed)
+        known = sorted(self.seconds.index.unique("dataset"))
+        sizes = {record.name: record.n_rows for record in DATASETS}
+        estimate = lru_cache(maxsize=None)(
+            lambda name, variant: unit_cost(self.plan, variant, sizes.get(name, SYNTHETIC_ROWS))
+        )
+        tasks, true = [], {}
+        for number, dataset in enumerate(rng.choice(known, datasets)):
+            for variant, seconds in self.seconds[dataset].items():
+                name = f"{number}--{variant}"
+                after = () if variant == NONE else (f"{number}--{NONE}",)
+                tasks.append(Task(name, cost=estimate(dataset, variant), after=after))
+                true[name] = float(seconds)
+        return tasks, true
 
 
 def simulate(
@@ -113,8 +104,9 @@ def simulate(
     """Run an agenda on a clock of its own.
 
     Returns:
-        `makespan`, `bound` = max(total / W, longest unit), `chained` = the same with the longest
-        chain, `lost` = share of the work that died, `given_up` = tasks that failed for good.
+        `makespan`, `bound` = max(total / W, longest chain), the least that any order could
+        reach, `unit` = the same with the longest unit, `lost` = share of the work that died,
+        `given_up` = tasks that failed for good.
     """
     rng = np.random.default_rng(seed)
     length = {
@@ -122,6 +114,10 @@ def simulate(
         * (weather.slowness if rng.random() < weather.straggling else 1)
         for name, seconds in true.items()
     }
+    total = sum(length.values())
+    chains = chain_costs({t.name: Task(t.name, cost=length[t.name], after=t.after) for t in tasks})
+    least = total / workers
+    bounds = {"bound": max(least, *chains.values()), "unit": max(least, *length.values())}
     agenda, now, driver, lost, given_up = Agenda(tasks), 0.0, 0.0, 0.0, 0
     running: list[tuple[float, int, Task, bool]] = []
     begun = 0
@@ -130,35 +126,28 @@ def simulate(
             driver = max(driver, now) + weather.dispatch
             dies = bool(rng.random() < weather.dying)
             spent = length[task.name] * (rng.random() if dies else 1.0)
-            lost += spent if dies else 0.0
             begun += 1
             heapq.heappush(running, (driver + spent, begun, task, dies))
+            if dies:
+                lost += spent % weather.checkpoint
+                length[task.name] += spent % weather.checkpoint - spent
         now, _, task, died = heapq.heappop(running)
         if died:
             given_up += sum(e.kind == "failed" for e in agenda.fail(task, TaskError("it died")))
         else:
             agenda.finish(task, None)
-    total = sum(length.values())
-    chains = chain_costs({t.name: Task(t.name, cost=length[t.name], after=t.after) for t in tasks})
-    return {
-        "makespan": now,
-        "bound": max(total / workers, *length.values()),
-        "chained": max(total / workers, *chains.values()),
-        "lost": lost / total,
-        "given_up": given_up,
-    }
+    return {"makespan": now, **bounds, "lost": lost / total, "given_up": given_up}
 
 
-def table(study: Path, seeds: int) -> pd.DataFrame:
+def table(measured: dict[str, Measured], seeds: int) -> pd.DataFrame:
     """All costs, sizes, weathers and workers; means over seeds, and the worst of them."""
-    return pd.DataFrame(_rows(study, seeds))
+    return pd.DataFrame(_rows(measured, seeds))
 
 
-def _rows(study: Path, seeds: int) -> Iterator[dict[str, object]]:
-    makes = {"quick, CPU": lambda n, s: quick_costs(study, n, s), "paper, H200": gpu_costs}
-    for costs, make in makes.items():
+def _rows(measured: dict[str, Measured], seeds: int) -> Iterator[dict[str, object]]:
+    for costs, units in measured.items():
         for datasets in (10, 100, 1000):
-            problems = [make(datasets, seed) for seed in range(seeds)]
+            problems = [units.problem(datasets, seed) for seed in range(seeds)]
             for name, weather in (("calm", CALM), ("rough", ROUGH)):
                 for workers in WORKERS:
                     found = [
@@ -175,7 +164,7 @@ def _rows(study: Path, seeds: int) -> Iterator[dict[str, object]]:
                         "makespan": np.mean([f["makespan"] for f in found]),
                         "over": np.mean(over),
                         "worst": max(over),
-                        "over chain": np.mean([f["makespan"] / f["chained"] - 1 for f in found]),
+                        "over unit": np.mean([f["makespan"] / f["unit"] - 1 for f in found]),
                         "lost": np.mean([f["lost"] for f in found]),
                         "given up": sum(f["given_up"] for f in found),
                     }
@@ -184,12 +173,17 @@ def _rows(study: Path, seeds: int) -> Iterator[dict[str, object]]:
 def main() -> None:
     """Write the table as CSV, and print it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--study", type=Path, required=True, help="folder of a finished study")
+    parser.add_argument("--quick", type=Path, required=True, help="folder of a finished study")
+    parser.add_argument("--exact", type=Path, default=EXACT, help="seconds of units on an H200")
     parser.add_argument("--out", type=Path, required=True, help="folder for scheduling.csv")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     begun = time.monotonic()
-    found = table(options.study, options.seeds)
+    measured = {
+        "quick, 2 cores": Measured.study(options.quick),
+        "paper-exact, H200": Measured.table(options.exact, Plan.preset("paper-exact")),
+    }
+    found = table(measured, options.seeds)
     options.out.mkdir(parents=True, exist_ok=True)
     found.to_csv(options.out / "scheduling.csv", index=False, float_format="%.4g")
     print(found.round(3).to_string(index=False))

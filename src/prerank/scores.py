@@ -155,7 +155,7 @@ def variogram_score(
         for part, part_share in zip(draws.points.split(step), share.split(step), strict=True)
     )
     score = (pair_weights * (_differences(observed, pair, p) - expected).square()).sum(-1)
-    check_finite(score, "the variogram score", "lower p, divide the targets by a unit or use float64")
+    check_finite(score, "the variogram score", "lower p, change the units or use float64")
     return score
 
 

@@ -24,7 +24,7 @@ from prerank import (
 from prerank.errors import InputError
 from stress.cases import DTYPES, SIZES, UNITS, mixture, observations, same
 
-ROWS = 24
+ROWS = 8
 SAMPLES = 100
 
 # The fewest targets that a pre-rank takes. Principal components of samples need more samples than

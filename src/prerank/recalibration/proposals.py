@@ -11,6 +11,7 @@ from torch.distributions import Distribution, MultivariateNormal
 from prerank.distributions import GaussianMixture, draw
 from prerank.distributions.gaussians import whitened_columns
 from prerank.distributions.noise import standard_normal, standard_uniform
+from prerank.numerics.norms import row_norms
 from prerank.preranks import HDR
 from prerank.recalibration.marginal import MarginalRecalibrated
 
@@ -186,7 +187,7 @@ def _(base: MarginalRecalibrated, generator: torch.Generator | None) -> Gaussian
     """The mixture before, its components moved and stretched as the margins were."""
     before, (change,) = _gaussian(base.base_dist, generator), base.transforms
     loc = before.loc.movedim(-2, 0)  # (K, N, D)
-    spread = torch.linalg.vector_norm(before.scale_tril, dim=-1).movedim(-2, 0)
+    spread = row_norms(before.scale_tril).movedim(-2, 0)
     stretch = (change(loc + spread) - change(loc - spread)) / (2 * spread)
     factor = stretch.movedim(0, -2).unsqueeze(-1) * before.scale_tril
     loc = change(loc).movedim(0, -2)

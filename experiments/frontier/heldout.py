@@ -27,22 +27,18 @@ def cells(folders: list[Path]) -> pd.DataFrame:
         folders: of studies.
 
     Returns:
-        Index `dataset`, `variant`, `seed`; columns `before`, `after`, `energy_before`, `energy`.
+        Index `dataset`, `variant`, `seed`; columns `before`, `after`, `strength`, and the energy
+        scores `energy_before` and `energy`. What was before is of the same study.
     """
     results = pd.concat([Store(folder).results() for folder in folders], ignore_index=True)
     own = results[(results.part == "test") & (results.prerank == results.variant)]
-    own = own.assign(excess=own.pce - own.floor)
-    # Means over the components of a pre-rank.
-    own = own.groupby([*CELL, "seed", "strength", "selected"], as_index=False).agg(
-        excess=("excess", "mean"), energy=("energy", "mean")
-    )
-    index = [*CELL, "seed"]
-    after = own[own.selected].set_index(index)
-    before = own[own.strength == 0].set_index(index)
+    own = own.assign(excess=own.pce - own.floor).set_index([*CELL, "seed"])
+    after, before = own[own.selected], own[own.strength == 0]
     return pd.DataFrame(
         {
             "before": before.excess,
             "after": after.excess,
+            "strength": after.strength,
             "energy_before": before.energy,
             "energy": after.energy,
         }
@@ -53,27 +49,24 @@ def table(default: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """One row for each dataset and pre-rank that both have.
 
     Returns:
-        Excess before, and after with either form; their energy score against that before; the
-        paired difference with its standard error, and whether the default is worse beyond two.
+        Excess before, and after with either form; its strength, 0 where none was selected, and
+        what it changes the energy score by; the paired difference with its standard error, and
+        whether the default is worse beyond two.
     """
     rows = []
     joined = default.join(published.add_suffix("_published"), how="inner")
     for (dataset, prerank), part in joined.groupby(level=CELL):
         difference = Difference((part.after - part.after_published).to_numpy())
-        rows.append(
-            {
-                "dataset": dataset,
-                "prerank": prerank,
-                "before": part.before.mean(),
-                "published": part.after_published.mean(),
-                "default": part.after.mean(),
-                "energy, published": part.energy_published.mean() / part.energy_before.mean() - 1,
-                "energy, default": part.energy.mean() / part.energy_before.mean() - 1,
-                "difference": difference.mean,
-                "se": difference.error,
-                "worse": difference.mean > 2 * difference.error,
+        row = {"dataset": dataset, "prerank": prerank, "before": part.before.mean()}
+        for name, suffix in (("published", "_published"), ("default", "")):
+            energy, before = (part[f"{key}{suffix}"].mean() for key in ("energy", "energy_before"))
+            row |= {
+                name: part[f"after{suffix}"].mean(),
+                f"strength, {name}": part[f"strength{suffix}"].iloc[0],
+                f"energy, {name}": energy / before - 1,
             }
-        )
+        row |= {"difference": difference.mean, "se": difference.error}
+        rows.append(row | {"worse": difference.mean > 2 * difference.error})
     return pd.DataFrame(rows)
 
 

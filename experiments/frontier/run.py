@@ -100,6 +100,7 @@ class Problem:
                         "energy": float(f.energy[m]),
                         "nll": float(f.nll[m]),
                         "excess": {p: float(f.excess(p)[m]) for p in f.pce},
+                        "noise": float(f.noise[m]),
                     }
                     for where, f in found.items()
                 },
@@ -111,7 +112,6 @@ class Problem:
             "form": form,
             "prerank": label,
             "seconds": seconds,
-            "validation_rows": self.data.validation.shape[1],
             "records": records,
         }
 

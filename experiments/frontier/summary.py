@@ -3,9 +3,9 @@
     python experiments/frontier/summary.py results --figures docs/results/figures
 
 The table has, for each dataset, pre-rank and form, the strength that is selected on validation rows
-under the 10 % budget, and the excess and the energy score that it has on test rows; and how low the
-excess gets, on test rows, for at most 1, 2, 5 and 10 % of energy score. The figures show the curves
-from which the latter are read.
+under the 10 % budget, and the excess, the energy score and the likelihood that it has on test rows;
+and how low the excess gets, on test rows, for at most 1, 2, 5 and 10 % of energy score. The figures
+show the curves from which the latter are read.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from prerank.calibration import pce_spread
 from prerank.storage import read_json
 from prerank.training import Selection, Trial, choose_strength
 from run import NONE
@@ -38,13 +37,16 @@ class Curve:
         strengths: `(R,)`, ascending, the first 0.
         excess: by `"validation"` and `"test"`, `(R, seeds)`.
         energy: likewise.
-        noise: standard deviation of the excess of a right predictor on the validation rows.
+        nll: likewise.
+        noise: standard deviation of the excess of right runs on the validation rows, `(seeds,)`,
+            as the weakest penalty shows it, which is nearly none.
     """
 
     strengths: list[float]
     excess: dict[str, np.ndarray]
     energy: dict[str, np.ndarray]
-    noise: float
+    nll: dict[str, np.ndarray]
+    noise: np.ndarray
 
     @classmethod
     def of(cls, base: dict[str, Any], unit: dict[str, Any]) -> "Curve":
@@ -62,7 +64,8 @@ class Curve:
             strengths,
             {part: values(part, lambda r: r["excess"][label]) for part in parts},
             {part: values(part, lambda r: r["energy"]) for part in parts},
-            pce_spread(unit["validation_rows"]),
+            {part: values(part, lambda r: r["nll"]) for part in parts},
+            values("validation", lambda r: r["noise"])[1],
         )
 
     @property
@@ -71,15 +74,19 @@ class Curve:
         mean = self.energy["test"].mean(1)
         return mean / mean[0] - 1
 
+    def likelihood(self, place: int) -> float:
+        """Median over the seeds of what the mean NLL of test rows has changed by."""
+        return float(np.median(self.nll["test"][place] - self.nll["test"][0]))
+
     def lowest(self, budget: float) -> float:
         """Least mean excess on test rows among the strengths that cost at most so much."""
         return float(self.excess["test"].mean(1)[self.cost <= budget].min())
 
     def selected(self, budget: float = 0.10) -> tuple[Selection, int]:
         """What the validation rows select under a budget, and its place among the strengths."""
-        judged = self.excess, self.energy
+        judged = self.excess["validation"], self.energy["validation"]
         trials = [
-            Trial(strength, *(values["validation"][i] for values in judged), self.noise)
+            Trial(strength, *(values[i] for values in judged), self.noise)
             for i, strength in enumerate(self.strengths)
         ]
         selection = choose_strength(trials, budget=budget)
@@ -100,8 +107,9 @@ def curves(folder: Path) -> dict[tuple[str, str, str], Curve]:
 def table(found: dict[tuple[str, str, str], Curve]) -> Iterator[str]:
     """Lines of Markdown; excess in units of .0001."""
     within = " | ".join(f"≤ {budget:.0%}" for budget in _BUDGETS)
-    yield f"| dataset | pre-rank | form | before | strength | after ± se | energy | {within} |"
-    yield "|---|---|---|" + "---:|" * (4 + len(_BUDGETS))
+    about = "dataset | pre-rank | form | before | strength | after ± se | energy | NLL"
+    yield f"| {about} | {within} |"
+    yield "|---|---|---|" + "---:|" * (5 + len(_BUDGETS))
     for (dataset, label, form), curve in found.items():
         selection, place = curve.selected()
         excess = 1e4 * curve.excess["test"]
@@ -110,7 +118,8 @@ def table(found: dict[tuple[str, str, str], Curve]) -> Iterator[str]:
         lowest = " | ".join(f"{1e4 * curve.lowest(budget):.0f}" for budget in _BUDGETS)
         yield (
             f"| {dataset} | {label} | {form} | {excess[0].mean():.0f} | {strength} "
-            f"| {excess[place].mean():.0f} ± {error:.0f} | {curve.cost[place]:+.1%} | {lowest} |"
+            f"| {excess[place].mean():.0f} ± {error:.0f} | {curve.cost[place]:+.1%} "
+            f"| {curve.likelihood(place):+.2f} | {lowest} |"
         )
 
 

@@ -21,6 +21,8 @@ __all__ = [
     "check_file",
     "check_json",
     "check_place",
+    "check_size",
+    "check_within",
     "new_folder",
     "read_json",
     "read_tensors",
@@ -30,6 +32,9 @@ __all__ = [
     "write_tensors",
     "writing",
 ]
+
+_SMALL = 2**30  # bytes that a file may hold, however short it is
+_PACKED = 1032  # the most bytes that deflate packs into one
 
 _PACKAGES = ("prerank", "torch", "numpy", "scipy", "pandas", "pyarrow")
 
@@ -98,6 +103,39 @@ def check_place(path: Path) -> None:
         pass
 
 
+def check_size(path: Path, claimed: int) -> None:
+    """Refuse a file whose header claims far more than can be in it, before that is allocated.
+
+    Args:
+        path: of the file.
+        claimed: bytes that its values would take.
+
+    Example:
+        >>> check_size(Path(__file__), 2**40)
+        Traceback (most recent call last):
+        prerank.errors.InputError: the file claims to hold 1024.0 GiB ...
+    """
+    stored = path.stat().st_size
+    if claimed > max(_SMALL, _PACKED * stored):
+        raise InputError(
+            f"the file claims to hold {claimed / 2**30:.1f} GiB and has {stored} bytes: it is "
+            "damaged, or means harm"
+        )
+
+
+def check_within(path: Path, folder: Path) -> Path:
+    """Refuse a path that a link leads out of its folder; return it otherwise."""
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError) as error:  # no text for the system, links in a ring
+        raise InputError(f"cannot read {path}: {error}") from error
+    if not inside:
+        raise InputError(
+            f"{path} is a link that leads out of {folder}: put a copy in its place, or remove it"
+        )
+    return path
+
+
 @contextmanager
 def new_folder(out: Path, check: Callable[[Path], None]) -> Iterator[Path]:
     """A folder beside `out` that takes its place when all is well, and is gone otherwise.
@@ -151,7 +189,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """Read a JSON file; a broken one raises `InputError` with its name."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # the last where brackets are too deep
         raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
 
 
@@ -215,7 +253,8 @@ class FileLock:
         import fcntl  # not on every system: only who needs locks needs it
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        # A link could make a file anywhere.
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

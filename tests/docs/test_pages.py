@@ -62,10 +62,10 @@ def test_the_numbers_of_the_readme_are_those_of_the_results():
     gains, prices = [], []
     for line in (ROOT / "docs" / "results" / "penalty.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        found = re.match(r"(-?\d+) ± \d+ \(([+-][\d.]+) %", cells[-1])
+        found = re.match(r"(-?\d+) ± \d+ \((?:none|([+-][\d.]+) %)", cells[-1])
         if len(cells) == 6 and found and int(cells[2]) >= 50:
             gains.append(100 * (1 - int(found[1]) / int(cells[2])))
-            prices.append(float(found[2]))
+            prices.append(float(found[2] or 0))
     text = (ROOT / "README.md").read_text()
     assert f"the {len(gains)} pairs" in text
     assert f"**{median(gains):.0f} %** of the excess" in text

@@ -60,6 +60,14 @@ def parquet(table: pd.DataFrame, **options: object) -> bytes:
     return sink.getvalue()
 
 
+def array_bytes(shape: tuple[int, ...], body: bytes) -> bytes:
+    """Bytes of an .npy file whose header may say what is not so."""
+    file = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + body
+
+
 def tables() -> Corpus:
     """A table in all formats that `import_table` reads."""
     data = frame()

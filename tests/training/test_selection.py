@@ -96,14 +96,37 @@ def test_reason(others, words):
     assert re.search(words, choose_strength([BASE, *others]).reason)
 
 
-@pytest.mark.parametrize(("noise", "expected"), [(0.0, 3), (0.051, 3), (0.053, None)])
+@pytest.mark.parametrize(
+    ("noise", "expected"), [(None, 3), ([0.051] * 3, 3), ([0.053] * 3, None), ([0, 0, 0.1], None)]
+)
 def test_nothing_is_corrected_without_evidence(noise, expected):
-    # The mean excess of three runs is 0.06, two standard deviations of it 2 / sqrt(3) noise.
-    trials = [replace(t, noise=noise) for t in (BASE, shifted(3, 0.06, 0.0))]
+    # The mean excess of three runs is 0.06; two standard deviations of it are 2 / sqrt(3) noise.
+    base = replace(BASE, noise=None if noise is None else np.array(noise, dtype=float))
+    trials = [base, shifted(3, 0.06, 0.0)]
     selection = choose_strength(trials)
     assert selection.strength == expected
-    assert ("right predictor" in selection.reason) == (expected is None)
-    assert search_strength(lambda _: trials, [3.0]).strength == expected
+    assert (selection.limit > 0.06) == ("no evidence" in selection.reason) == (expected is None)
+    calls = []
+
+    def run(strengths):
+        calls.append(list(strengths))
+        return [t for t in trials if t.strength in strengths]
+
+    assert search_strength(run, [3.0]).strength == expected
+    assert calls == ([[0.0]] if expected is None else [[0.0], [3.0]])
+
+
+@pytest.mark.parametrize("noise", [[0.1], [0.1, math.nan, 0.1], [-0.1, 0.1, 0.1]])
+def test_bad_noise(noise):
+    with pytest.raises(InputError, match="noise of strength 0"):
+        choose_strength([replace(BASE, noise=np.array(noise))])
+
+
+def test_a_score_below_zero_that_worsens_costs():
+    base = replace(BASE, energy=-BASE.energy)
+    (_, row) = choose_strength([base, trial(1, BASE.excess - 0.03, 0.95 * base.energy)]).trace
+    assert row.energy_ratio == pytest.approx(1.05)
+    assert row.within_budget
 
 
 @pytest.mark.parametrize(("budget", "expected"), [(0.0, 1), (0.05, 3), (0.2, 9), (1.0, 9)])
@@ -310,15 +333,15 @@ def free(strength):
 def test_a_best_one_inside_the_grid_ends_the_search(best):
     runs = Runs(valley(best), free)
     assert search_strength(runs).strength == best
-    assert runs.calls == [AUTO]
+    assert runs.calls == [AUTO[:1], AUTO[1:]]
 
 
 @pytest.mark.parametrize("best", [400.0, 600.0, 1000.0])
 def test_extends_upwards_until_bracketed(best):
     runs = Runs(valley(best), free)
     selection = search_strength(runs)
-    first, *later = runs.calls
-    assert first == AUTO
+    none, first, *later = runs.calls
+    assert none + first == AUTO
     assert all(len(call) == 1 for call in later)
     beyond = [call[0] for call in later]
     assert beyond == sorted(beyond)
@@ -342,14 +365,14 @@ def test_stops_upwards_where_the_budget_ends():
     runs = Runs(lambda s: 1 / (1 + s), lambda s: 0.0002 * s)
     selection = search_strength(runs)
     assert selection.strength == 300.0
-    assert len(runs.calls) == 2
-    assert runs.calls[1][0] > 500
+    assert len(runs.calls) == 3
+    assert runs.calls[2][0] > 500
 
 
 def test_extends_downwards_while_none_is_affordable():
     runs = Runs(lambda s: 1 / (1 + s), lambda s: 0.0 if s == 0 else 0.05 + 0.3 * s)
     selection = search_strength(runs)
-    below = [call[0] for call in runs.calls[1:]]
+    below = [call[0] for call in runs.calls[2:]]
     assert below == sorted(below, reverse=True)
     assert selection.strength == below[-1]
     assert 0.05 <= below[-1] <= 1 / 6  # the largest affordable one is 1/6
@@ -369,14 +392,14 @@ def test_does_not_look_further_where_nothing_helps():
     runs = Runs(lambda s: 1.0, free)
     selection = search_strength(runs)
     assert selection.strength is None
-    assert runs.calls == [AUTO]
+    assert runs.calls == [AUTO[:1], AUTO[1:]]
 
 
 @pytest.mark.parametrize("grid", [[5.0], [5, 1], (0.0, 1.0, 5.0), np.array([1.0, 5.0]), [1, 1, 5]])
 def test_a_given_grid_is_not_extended(grid):
     runs = Runs(lambda s: 1 / (1 + s), free)
     selection = search_strength(runs, grid)
-    assert runs.calls == [sorted({0.0, *map(float, grid)})]
+    assert runs.calls == [[0.0], sorted({*map(float, grid)} - {0.0})]
     assert selection.strength == 5.0
 
 

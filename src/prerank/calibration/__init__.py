@@ -8,7 +8,7 @@ from prerank.calibration.curves import (
     pit_histogram,
     reliability_curve,
 )
-from prerank.calibration.error import pce, pce_floor, pce_spread
+from prerank.calibration.error import mean_spread, pce, pce_floor, pce_spread
 from prerank.calibration.histograms import (
     HistogramBand,
     default_bins,
@@ -33,6 +33,7 @@ __all__ = [
     "histogram_band",
     "histogram_shapes",
     "holm",
+    "mean_spread",
     "null_pce",
     "p_value",
     "pce",

@@ -1,6 +1,7 @@
 """How far PITs are from uniform: the probabilistic calibration error and its floor."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_count, as_tensor, check_finite
 
-__all__ = ["pce", "pce_floor", "pce_spread"]
+__all__ = ["mean_spread", "pce", "pce_floor", "pce_spread"]
 
 
 def pce(z: object, *, levels: int = 100) -> Tensor:
@@ -63,7 +64,7 @@ def pce_spread(n: int) -> float:
     .. math:: \sqrt{\frac1n \Big(\frac7{60} - \frac\pi{32}\Big)} \approx \frac{0.136}{\sqrt n}:
 
     :math:`\sqrt n` times the PCE has the law of the area between a Brownian bridge and 0, whose
-    first two moments are known (Shepp 1982). The mean over several components has no more.
+    first two moments are known (Shepp 1982).
 
     Args:
         n: number of PITs.
@@ -73,6 +74,35 @@ def pce_spread(n: int) -> float:
         0.0085
     """
     return math.sqrt((7 / 60 - math.pi / 32) / as_count(n, "n", minimum=1))
+
+
+def mean_spread(pits: Sequence[Tensor]) -> Tensor:
+    r"""Standard deviation of the mean PCE of several pre-ranks that are right.
+
+    .. math:: \mathrm{spread}(n) \Big(\sum_{jk} w_j w_k r_{jk}^2\Big)^{1/2}
+
+    with r the correlations of the PITs over the rows, and weights w that are equal for all
+    pre-ranks and for the components of each. (The areas of two bridges are about as correlated as
+    the square of what their PITs are: exact for r = 0 and 1, and up to 4 % too large between.)
+
+    Args:
+        pits: of each pre-rank, `(..., N, J)`, in [0, 1].
+
+    Returns:
+        `(...)`.
+
+    Example:
+        >>> z = torch.rand(1000, 4, generator=torch.Generator().manual_seed(0))
+        >>> round(float(mean_spread([z])) / pce_spread(1000), 2)
+        0.5
+    """
+    together = torch.cat(list(pits), -1)
+    weights = torch.cat([z.new_full((z.shape[-1],), 1 / z.shape[-1] / len(pits)) for z in pits])
+    centred = together - together.mean(-2, keepdim=True)
+    unit = torch.nn.functional.normalize(centred, dim=-2)
+    square = (unit.mT @ unit).square()
+    square.diagonal(dim1=-2, dim2=-1).fill_(1)  # also where all PITs are equal
+    return pce_spread(together.shape[-2]) * (weights @ square @ weights).sqrt()
 
 
 @lru_cache(maxsize=256)

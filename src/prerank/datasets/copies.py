@@ -9,6 +9,7 @@ from prerank.datasets.registry import DATASETS
 from prerank.datasets.tables import (
     content_hash,
     data_folder,
+    is_name,
     load_table,
     table_path,
     table_shape,
@@ -54,11 +55,13 @@ def local_copy(name: str, folder: str | os.PathLike[str] | None = None) -> Local
 def local_copies(folder: str | os.PathLike[str] | None = None) -> dict[str, LocalCopy]:
     """All tables of a folder by name: those of the registry, in its order, then others.
 
-    Other Parquet files, without columns x0, ... and y0, ..., are passed over.
+    Other Parquet files, without columns x0, ... and y0, ..., or with names that no dataset has, are
+    passed over.
     """
     place = data_folder() if folder is None else Path(folder)
     listed = [record.name for record in DATASETS]
-    others = sorted(path.stem for path in place.glob("*.parquet") if path.stem not in listed)
+    stems = {path.stem for path in place.glob("*.parquet")}
+    others = sorted(name for name in stems - {*listed} if is_name(name))
     found = {name: local_copy(name, place) for name in (*listed, *others)}
     return {name: copy for name, copy in found.items() if copy and (copy.shape or name in listed)}
 

@@ -16,7 +16,7 @@ from prerank.datasets.encoding import encode_table
 from prerank.datasets.reading import parse_columns
 from prerank.datasets.records import Dataset, Origin
 from prerank.datasets.registry import find_dataset
-from prerank.datasets.tables import Table, check_name, content_hash, save_table, table_path
+from prerank.datasets.tables import Table, content_hash, save_table, table_path
 from prerank.errors import InputError, PrerankError
 from prerank.inputs import as_positive
 
@@ -71,7 +71,7 @@ def fetch(
     """
     record = find_dataset(dataset) if isinstance(dataset, str) else dataset
     seconds = as_positive(timeout, "timeout")
-    path = table_path(check_name(record.name), folder)
+    path = table_path(record.name, folder)
     if path.is_file() and not force:
         return path
     if record.origin is None or not record.origin.verifiable:

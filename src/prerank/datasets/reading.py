@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from prerank.datasets.arff import read_arff
 from prerank.errors import InputError
+from prerank.storage import check_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,9 +112,12 @@ def read_csv(
     try:
         table = arrow.read_csv(
             pa.BufferReader(data),
-            # Types are inferred from the first block: it has to be the whole file.
+            # Types are inferred from the first block: it has to be the whole file. Threads that
+            # still wait for work when the process ends could abort it.
             read_options=arrow.ReadOptions(
-                block_size=len(data) + 1, autogenerate_column_names=not header
+                use_threads=False,
+                block_size=len(data) + 1,
+                autogenerate_column_names=not header,
             ),
             parse_options=arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=arrow.ConvertOptions(
@@ -138,9 +142,13 @@ def _read_parquet(path: Path) -> "pa.Table":
 
     with path.open("rb") as file:  # a folder, or no permission, is an OSError
         try:
-            table = parquet.ParquetFile(file).read()
+            source = parquet.ParquetFile(file)
+            check_size(path, 8 * source.metadata.num_rows * source.metadata.num_columns)
+            table = source.read()
             table.validate(full=True)  # text that is no text would fail much later
             return table
+        except InputError:
+            raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"not a Parquet file that can be read: {error}") from error
 

@@ -21,6 +21,7 @@ __all__ = [
     "check_name",
     "content_hash",
     "data_folder",
+    "is_name",
     "load_table",
     "save_table",
     "table_path",
@@ -63,7 +64,17 @@ def data_folder() -> Path:
 
 def table_path(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
     """Where the table of that name lies, or would lie: `FOLDER/NAME.parquet`."""
-    return (data_folder() if folder is None else Path(folder)) / f"{name}.parquet"
+    return (data_folder() if folder is None else Path(folder)) / f"{check_name(name)}.parquet"
+
+
+def is_name(name: str) -> bool:
+    """Whether a dataset may have that name."""
+    return (
+        re.fullmatch(r"\w[\w.-]*", name) is not None
+        and ".." not in name
+        and not name.endswith(".")
+        and len(name.encode()) <= _LONGEST_NAME
+    )
 
 
 def check_name(name: str) -> str:
@@ -76,12 +87,7 @@ def check_name(name: str) -> str:
         Traceback (most recent call last):
         prerank.errors.InputError: '../air' cannot name a dataset: ...
     """
-    if (
-        not re.fullmatch(r"\w[\w.-]*", name)
-        or ".." in name
-        or name.endswith(".")
-        or len(name.encode()) > _LONGEST_NAME
-    ):
+    if not is_name(name):
         raise InputError(
             f"{name[: 2 * _LONGEST_NAME]!r} cannot name a dataset: use letters, digits, '_', '-' "
             f"and single dots, {_LONGEST_NAME} at most"
@@ -134,7 +140,7 @@ def save_table(table: Table, folder: str | os.PathLike[str] | None = None) -> Pa
     import pyarrow
     from pyarrow import parquet
 
-    path = table_path(check_name(table.name), folder)
+    path = table_path(table.name, folder)
     parts = {"x": (table.x, table.inputs), "y": (table.y, table.targets)}
     for kind, (values, names) in parts.items():
         if values.ndim != 2 or values.shape != (len(table.y), len(names)):

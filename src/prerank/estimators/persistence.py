@@ -22,6 +22,7 @@ from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.storage import (
     check_json,
     check_place,
+    check_within,
     read_json,
     read_tensors,
     write_json,
@@ -103,7 +104,7 @@ def load_model(path: str | PathLike[str]) -> JointRegressor:
     hash are refused.
     """
     folder = Path(path)
-    settings = read_json(folder / _SETTINGS)
+    settings = read_json(check_within(folder / _SETTINGS, folder))
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
         found = settings.get("format") if isinstance(settings, dict) else None
         raise InputError(
@@ -114,7 +115,7 @@ def load_model(path: str | PathLike[str]) -> JointRegressor:
         raise InputError(
             f"{folder / _SETTINGS} does not match the hash in it: the file was changed"
         )
-    weights = folder / Path(str(settings.get("weights"))).name
+    weights = check_within(folder / Path(str(settings.get("weights"))).name, folder)
     if not weights.is_file():
         raise InputError(f"{folder} has no {weights.name}: the model is incomplete")
     if _sha256(weights) != settings.get("weights_sha256"):

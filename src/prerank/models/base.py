@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -65,7 +66,6 @@ class ModuleNetwork:
         if not callable(build):
             raise InputError("build must be a callable that returns an nn.Module")
         self._build = build
-        self._module = self._fresh(0)
         if any(getattr(part, "track_running_stats", False) for part in self._module.modules()):
             raise InputError(
                 "the module keeps running statistics, which are no parameters: use nn.LayerNorm "
@@ -106,6 +106,10 @@ class ModuleNetwork:
         for parameter, part in zip(parameters, parts, strict=True):
             instead[id(parameter)] = part.reshape(parameter.shape)
         return deepcopy(module, instead).train(torch.is_grad_enabled())
+
+    @cached_property
+    def _module(self) -> nn.Module:
+        return self._fresh(0)
 
     def _fresh(self, seed: int) -> nn.Module:
         with torch.random.fork_rng():

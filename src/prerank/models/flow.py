@@ -69,7 +69,16 @@ class FlowNetwork(ModuleNetwork):
         if not 0 < self.scale_floor < 1:
             raise InputError(f"scale_floor must lie between 0 and 1, got {self.scale_floor}")
         library("zuko.transforms", extra="flows")
-        super().__init__(self._flow)
+        self._build = self._flow  # called when it is needed, and not to know how large it is
+
+    @property
+    def n_parameters(self) -> int:
+        """P, by arithmetic: a file may name sizes that no memory holds."""
+        widths = [*self.hidden, sum(self._outputs)]
+        layers = sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths))
+        before = self.n_targets * (self.n_targets - 1) // 2
+        first = self.n_targets * (self.n_inputs + 1) + before
+        return first * widths[0] + self.n_targets * layers
 
     def law(self, theta: Tensor, x: Tensor) -> FlowLaw:
         """Predict with parameters `(P,)` for inputs `(N, L)`, to summarise and draw from."""
@@ -78,10 +87,15 @@ class FlowNetwork(ModuleNetwork):
         unit = x.new_zeros(self.n_targets), x.new_ones(self.n_targets)
         return FlowLaw(flow.transform, len(x), *unit)
 
+    @property
+    def _outputs(self) -> list[int]:
+        """Sizes of the parts of what is predicted for a target: the map, and its spline."""
+        return [1, 1, self.bins, self.bins, self.bins - 1]
+
     def _flow(self) -> nn.Module:
-        outputs = [1, 1, self.bins, self.bins, self.bins - 1]
+        sizes = self.hidden, self._outputs
         return _Flow(
-            [_Conditioner(self.n_inputs, d, self.hidden, outputs) for d in range(self.n_targets)],
+            [_Conditioner(self.n_inputs, d, *sizes) for d in range(self.n_targets)],
             self.scale_floor,
         )
 

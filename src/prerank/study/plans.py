@@ -135,7 +135,7 @@ class Plan:
         path = Path(name)
         try:
             text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # the latter where path or text are none
             raise InputError(
                 f"cannot read the plan {path}: {error}. Presets are {', '.join(PRESETS)}"
             ) from error
@@ -149,7 +149,7 @@ class Plan:
         """Read a plan; entries that there are not are named."""
         try:
             entries = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:  # or brackets are too deep
             raise InputError(f"the plan is no TOML: {error}") from error
         return cls._from_entries(entries)
 
@@ -178,7 +178,7 @@ class Plan:
         for name, text in changes.items():
             try:
                 parsed = tomllib.loads(f"value = {text}")
-            except tomllib.TOMLDecodeError as error:
+            except (tomllib.TOMLDecodeError, RecursionError) as error:
                 raise InputError(f"{name}: {text!r} is no TOML value ({error})") from error
             table, _, entry = name.rpartition(".")
             if table not in ("", "training") or name == "training" or len(parsed) > 1:

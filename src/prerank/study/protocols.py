@@ -131,6 +131,9 @@ def _exact(
     penalty = CalibrationPenalty(terms, n_samples=plan.n_samples, tau=plan.tau)
     trained: list[tuple[list[Run], TrainingResult]] = []
 
+    def continued(strengths: Sequence[float]) -> bool:
+        return plan.training.fine_tune or not any(strengths)
+
     def attempt(strengths: Sequence[float]) -> list[Trial]:
         runs = problem.runs(tuple(strengths))
         result = train(
@@ -139,7 +142,7 @@ def _exact(
             runs,
             objective=Objective(penalty),
             settings=plan.training,
-            start=base.repeat(len(strengths), 1) if plan.training.fine_tune else None,
+            start=base.repeat(len(strengths), 1) if continued(strengths) else None,
             **options,
         )
         trained.append((runs, result))

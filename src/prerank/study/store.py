@@ -18,6 +18,7 @@ from prerank.engines import Event
 from prerank.errors import InputError
 from prerank.storage import (
     FileLock,
+    check_within,
     read_json,
     read_tensors,
     versions,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Store", "Unit"]
+
+
+_PARTS = ("plan.toml", "log.jsonl", "results", "base", "checkpoints", "locks")
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Store:
 
     def __init__(self, folder: str | PathLike[str], plan: Plan | None = None) -> None:
         self.folder = Path(folder)
+        for part in _PARTS:  # a link could make a study write, or remove, the files of others
+            check_within(self.folder / part, self.folder)
         path = self.folder / "plan.toml"
         if plan is not None and not path.exists():
             text = plan.to_toml()
@@ -123,7 +129,7 @@ class Store:
         # A plan may do without unpenalised runs; penalised ones begin with them all the same.
         bases = [Unit(dataset, NONE) for dataset in self.plan.datasets]
         paths = [self._result(unit) for unit in dict.fromkeys([*self.units, *bases])]
-        frames = [_read_table(path) for path in paths if path.exists()]
+        frames = [_read_table(check_within(path, self.folder)) for path in paths if path.exists()]
         if not frames:
             raise InputError(f"{self.folder} has no results yet: run the study first")
         return pd.concat(frames, ignore_index=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prerank.calibration import pce, pce_floor, reliability_curve
+from prerank.calibration import mean_spread, pce, pce_floor, reliability_curve
 from prerank.errors import InputError
 from prerank.models import Network
 from prerank.pits import project_pits
@@ -27,6 +27,7 @@ class Evaluation:
         energy: mean energy score, `(M,)`.
         nll: mean negative log-likelihood, `(M,)`.
         curves: by label, share of PITs up to each level, mean over the components, `(M, levels)`.
+        noise: standard deviation that the mean PCE of all pre-ranks has for right runs, `(M,)`.
     """
 
     pce: dict[str, Tensor]
@@ -34,6 +35,7 @@ class Evaluation:
     energy: Tensor
     nll: Tensor
     curves: dict[str, Tensor]
+    noise: Tensor
 
     def excess(self, label: str) -> Tensor:
         """PCE above its floor."""
@@ -86,6 +88,7 @@ def evaluate(
             torch.cat([s.energy for s in single]),
             torch.cat([s.nll for s in single]),
             {label: torch.cat([s.curves[label] for s in single]) for label in single[0].curves},
+            torch.cat([s.noise for s in single]),
         )
     generator = torch.Generator().manual_seed(seed)
     rows = max(1, _CHUNK_VALUES // (n_samples * y.shape[-1]))
@@ -108,4 +111,5 @@ def evaluate(
                 label: reliability_curve(z).observed.mean(-1)
                 for label, z in zip(labels, pooled, strict=True)
             },
+            mean_spread(pooled),
         )

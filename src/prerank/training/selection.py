@@ -16,7 +16,7 @@ __all__ = ["Selection", "Trial", "choose_strength", "search_strength"]
 
 AUTO_GRID = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 _EVIDENCE = 2.0  # standard deviations of the mean of runs that are right
-_NOTHING = "without a penalty there is no more error than a right predictor may show"
+_NOTHING = "without a penalty there is no evidence of an error that could be corrected"
 _LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
@@ -24,17 +24,21 @@ _LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 class Trial:
     """Paired results of one strength: entry r of every trial has the same split, seed and noise.
 
+    Runs should be judged on different rows, or on one set by one run alone: where several share
+    their rows, they share its chance deviations, and evidence seems more than it is.
+
     Attributes:
         strength: lambda.
         excess: exact PCE above its floor on validation rows, `(R,)`.
         energy: mean energy score on the same rows, `(R,)`.
-        noise: standard deviation of the excess that a right predictor has on as many rows.
+        noise: standard deviation of the excess that a right predictor has on as many rows, `(R,)`;
+            None where that is not known.
     """
 
     strength: float
     excess: npt.NDArray[np.float64]
     energy: npt.NDArray[np.float64]
-    noise: float = 0.0
+    noise: npt.NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,14 @@ class Selection:
         reason: one sentence.
         trace: one judgement for each strength tried, in ascending order.
         budget: the budget that applied.
+        limit: mean excess without a penalty up to which nothing is corrected.
     """
 
     strength: float | None
     reason: str
     trace: tuple[Judgement, ...]
     budget: float
+    limit: float = 0.0
 
     @property
     def table(self) -> "pd.DataFrame":
@@ -100,9 +106,11 @@ def choose_strength(
 
     Rows that a penalty aimed at, as those of `Settings.shift`, show less excess than fresh ones
     will, so that a gain on them is no evidence that there was something to gain. That must come
-    from the R runs without a penalty: none qualifies unless
+    from the runs without a penalty: none qualifies unless
 
-    .. math:: \bar c_0 > 2\, \mathrm{noise} / \sqrt R.
+    .. math:: \bar c_0 > 2 \Big(\sum_{r=1}^R \mathrm{noise}_r^2\Big)^{1/2} / R,
+
+    two standard deviations of the mean, which 4 to 5 % of right predictors exceed.
 
     Args:
         trials: with strength 0 among them, all with equally many paired runs.
@@ -120,7 +128,8 @@ def choose_strength(
     _check(ordered, budget, margin)
     base = ordered[0]
     found = [_judge(trial, base, budget, margin) for trial in ordered]
-    wrong = base.excess.mean() > _EVIDENCE * base.noise / len(base.excess) ** 0.5
+    limit = _limit(base)
+    wrong = bool(base.excess.mean() > limit)
     qualified = [j for j in found if j.strength > 0 and j.within_budget and j.improves and wrong]
     best = min(qualified, key=lambda judgement: judgement.excess, default=found[0])
     trace = tuple(
@@ -128,12 +137,12 @@ def choose_strength(
     )
     if not qualified:
         reason = _refusal(ordered[1:], found[1:]) if wrong else _NOTHING
-        return Selection(None, reason, trace, budget)
+        return Selection(None, reason, trace, budget, limit)
     reason = (
         f"strength {best.strength:g} has the lowest excess, {best.excess:.4f} against "
         f"{found[0].excess:.4f}, at {best.energy_ratio - 1:+.1%} energy score"
     )
-    return Selection(best.strength, reason, trace, budget)
+    return Selection(best.strength, reason, trace, budget, limit)
 
 
 def search_strength(
@@ -144,6 +153,8 @@ def search_strength(
     margin: float = 1.0,
 ) -> Selection:
     """Try a grid of strengths, and beyond its edges where the best one lies there.
+
+    Strength 0 comes first, and alone: without evidence that something is wrong, no other is tried.
 
     Args:
         run: trains and evaluates the given strengths on the paired runs.
@@ -160,7 +171,11 @@ def search_strength(
         start = tuple(sorted({0.0, *map(float, grid)}))
         if len(start) == 1 or not all(0 <= strength < float("inf") for strength in start):
             raise InputError(f"strengths must be positive numbers, got {list(grid)}")
-    trials = list(run(start))
+    trials = list(run(start[:1]))
+    selection = choose_strength(trials, budget=budget, margin=margin)
+    if selection.trace[0].excess <= selection.limit:
+        return selection
+    trials += run(start[1:])
     selection = choose_strength(trials, budget=budget, margin=margin)
     while isinstance(grid, str):
         further = _beyond(selection)
@@ -194,9 +209,9 @@ def _refusal(trials: Sequence[Trial], found: Sequence[Judgement]) -> str:
 @np.errstate(all="ignore")  # what is not finite shows in the trace, and does not qualify
 def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement:
     energy, start = trial.energy.mean(), base.energy.mean()
-    ratio = energy / start
-    energy_se = _standard_error(trial.energy - ratio * base.energy)
     # The fair score of a predictor that is nearly sure and right can be below 0.
+    ratio = 1 + (energy - start) / abs(start)
+    energy_se = _standard_error(trial.energy - energy / start * base.energy)
     most = start + budget * abs(start)
     gain = base.excess - trial.excess
     gain_se = _standard_error(gain)
@@ -215,6 +230,13 @@ def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement
     )
 
 
+def _limit(base: Trial) -> float:
+    """Mean excess that right runs seldom exceed."""
+    if base.noise is None:
+        return 0.0
+    return float(_EVIDENCE * np.sqrt(np.square(base.noise).sum()) / len(base.noise))
+
+
 def _finite(values: npt.NDArray[np.float64]) -> bool:
     return bool(np.isfinite(values).all())
 
@@ -229,8 +251,11 @@ def _check(trials: Sequence[Trial], budget: float, margin: float) -> None:
     if len({trial.strength for trial in trials}) < len(trials):
         raise InputError("trials hold the same strength twice")
     sizes = {array.shape for trial in trials for array in (trial.excess, trial.energy)}
-    if len(sizes) != 1 or len(next(iter(sizes))) != 1:
+    if len(sizes) != 1 or len(next(iter(sizes))) != 1 or (0,) in sizes:
         raise InputError(f"trials must be paired: all results of one length, got {sizes}")
+    noise = trials[0].noise
+    if noise is not None and not (noise.shape in sizes and _finite(noise) and (noise >= 0).all()):
+        raise InputError("noise of strength 0 must be a standard deviation for each run")
     if not (_finite(trials[0].excess) and _finite(trials[0].energy)):
         raise InputError(
             "strength 0 has an excess or an energy score that is not finite, so that no strength "

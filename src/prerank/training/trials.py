@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from prerank.calibration import pce_spread
 from prerank.models import Network
 from prerank.preranks import PreRank
 from prerank.training.data import TrainingData
@@ -44,6 +43,5 @@ def validation_trials(
     places: dict[float, list[int]] = {}
     for place, run in enumerate(runs):
         places.setdefault(run.strength, []).append(place)
-    results = [value.double().cpu().numpy() for value in (excess, found.energy)]
-    noise = pce_spread(rows.shape[1])
-    return [Trial(strength, *(r[at] for r in results), noise) for strength, at in places.items()]
+    results = [value.double().cpu().numpy() for value in (excess, found.energy, found.noise)]
+    return [Trial(strength, *(r[at] for r in results)) for strength, at in places.items()]

@@ -1,0 +1,162 @@
+"""Headers that claim more than a file holds: refused before anything is allocated."""
+
+import json
+import resource
+import struct
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import prerank
+from fuzz.entries import array_bytes, seal_model
+from prerank.datasets import import_table
+from prerank.errors import InputError
+from prerank.estimators import load_model
+from prerank.forecasts import read_forecasts
+from prerank.models import FlowNetwork
+from prerank.storage import check_size, read_json, read_tensors
+
+GIB = 2**30
+
+
+@pytest.fixture
+def bounded():
+    """No more than 2 GiB beyond what the process has, so that an attempt fails at once."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2 * GIB, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.fixture
+def observed(tmp_path):
+    pd.DataFrame({"row": range(8), "y0": np.arange(8.0)}).to_csv(tmp_path / "y.csv", index=False)
+    return tmp_path / "y.csv"
+
+
+SHAPES = [(2**28,), (2**40,), (2**62, 2**62), (2**31, 2**31, 4)]
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_arrays(suffix, shape, observed, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    data = array_bytes(shape, bytes(64))
+    if suffix == ".npy":
+        path.write_bytes(data)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("samples.npy", data)
+    with pytest.raises(InputError, match=rf"a\{suffix}: the file claims to hold"):
+        read_forecasts(path, observed)
+
+
+@pytest.mark.usefixtures("bounded")
+def test_netcdf(observed, tmp_path):
+    with h5py.File(tmp_path / "a.nc", "w") as file:  # no chunk of it is there
+        file.create_dataset("y0", (2**20, 2**20), "f8", chunks=(1024, 1024))
+    with pytest.raises(InputError, match=r"a\.nc: the file claims to hold 8192\.0 GiB"):
+        read_forecasts(tmp_path / "a.nc", observed)
+
+
+@pytest.mark.usefixtures("bounded")
+def test_parquet(tmp_path):
+    column = pa.array(np.zeros(2**20, np.int8))  # a run of equal values takes some bytes
+    names = [*(f"x{i}" for i in range(128)), "y0"]
+    pq.write_table(pa.table(dict.fromkeys(names, column)), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet: the file claims to hold 1\.0 GiB"):
+        import_table(tmp_path / "a.parquet", "y0", tmp_path / "data")
+
+
+def safetensors(header, body=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+TENSORS = {
+    "more than there is": safetensors(
+        {"a": {"dtype": "F64", "shape": [2**40], "data_offsets": [0, 2**43]}}
+    ),
+    "a shape of another size": safetensors(
+        {"a": {"dtype": "F64", "shape": [2**40], "data_offsets": [0, 8]}}, bytes(8)
+    ),
+    "a size without a number": safetensors(
+        {"a": {"dtype": "F64", "shape": [2**62, 2**62], "data_offsets": [0, 8]}}, bytes(8)
+    ),
+    "a header without an end": struct.pack("<Q", 2**60) + b"{}",
+    "a header of brackets": safetensors(b"[" * 10**5 + b"]" * 10**5),
+}
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors(name, tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(TENSORS[name])
+    with pytest.raises(InputError, match=r"a\.safetensors"):
+        read_tensors(tmp_path / "a.safetensors")
+
+
+def test_json_of_brackets(tmp_path):
+    (tmp_path / "a.json").write_text("[" * 10**5 + "]" * 10**5)
+    with pytest.raises(InputError, match=r"a\.json.*recursion"):
+        read_json(tmp_path / "a.json")
+
+
+CLASSES = {
+    "mixture": (prerank.MixtureRegressor, {"n_components": 2}),
+    "flow": (prerank.FlowRegressor, {"bins": 4}),
+}
+NETWORKS = [
+    {"hidden": [10**5, 10**5]},
+    {"hidden": [10**9]},
+    {"hidden": [4] * 10**5},
+    {"n_inputs": 10**9},
+    {"n_targets": 10**6},
+]
+
+
+@pytest.fixture(scope="module", params=CLASSES)
+def fitted(request):
+    rng = np.random.default_rng(0)
+    build, options = CLASSES[request.param]
+    model = build(**options, hidden=(4,), max_epochs=1, strength=0.0, random_state=0)
+    return model.fit(rng.normal(size=(40, 2)), rng.normal(size=(40, 2)))
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize("sizes", NETWORKS, ids=lambda sizes: next(iter(sizes)))
+def test_networks(fitted, sizes, tmp_path):
+    fitted.save(tmp_path)
+    settings = json.loads((tmp_path / "model.json").read_text())
+    settings["network"] |= sizes
+    (tmp_path / "model.json").write_text(json.dumps(settings))
+    seal_model(tmp_path, "model.json")
+    with pytest.raises(InputError, match=r"not a complete model.*weights have shape"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("hidden", [(3,), (5, 7), (2, 3, 4)])
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 2), (2, 6)])
+def test_flows_know_their_size_before_they_are_built(sizes, hidden):
+    network = FlowNetwork(*sizes, bins=5, hidden=hidden)
+    assert network.n_parameters == len(network.initial(0))
+
+
+def test_what_a_file_may_hold(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"")
+    check_size(path, GIB)
+    with pytest.raises(InputError, match="claims"):
+        check_size(path, GIB + 1)
+    path.write_bytes(bytes(2**21))
+    check_size(path, 1032 * 2**21)  # what deflate can do
+    with pytest.raises(InputError, match="claims"):
+        check_size(path, 1032 * 2**21 + 1)

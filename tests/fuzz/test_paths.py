@@ -1,0 +1,259 @@
+"""Names and links that point elsewhere: nothing outside the given folder is read or written."""
+
+import json
+import os
+import zipfile
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+from fuzz.entries import array_bytes, frame, models, seal_model
+from prerank.datasets import import_table, load_table
+from prerank.datasets.copies import local_copies, local_copy
+from prerank.datasets.tables import Table, save_table
+from prerank.errors import InputError
+from prerank.estimators import load_model
+from prerank.forecasts import read_forecasts
+from prerank.storage import FileLock, write_atomically
+from prerank.study import Plan
+
+NAMES = [
+    "../x",
+    "/etc/passwd",
+    "a/../../b",
+    "a/b",
+    "..",
+    "C:\\x",
+    "..\\x",
+    "\\\\host\\share",
+    "a\0b",
+    "a\n",
+    "~root",
+    "$HOME",
+    "file:///etc/passwd",
+    "",
+    ".",
+    "a" * 300,
+]
+
+
+@pytest.fixture
+def inside(tmp_path):
+    """A folder with a table outside of it that must not be touched."""
+    numbers = np.ones((3, 1), np.float32)
+    save_table(Table("x", numbers, numbers, ("a",), ("b",)), tmp_path)
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    return folder
+
+
+def outside(folder):
+    """Everything beside a folder, with its content."""
+    return {
+        path: path.read_bytes() if path.is_file() else None
+        for path in folder.parent.rglob("*")
+        if folder not in (path, *path.parents)
+    }
+
+
+def use_table(name, folder):
+    load_table(name, folder)
+
+
+def look_at_table(name, folder):
+    local_copy(name, folder)
+
+
+def import_as(name, folder):
+    (folder / "table.csv").write_text(frame().to_csv(index=False))
+    import_table(folder / "table.csv", "y0", folder / "data", name)
+
+
+def write_table(name, folder):
+    numbers = np.ones((3, 1), np.float32)
+    save_table(Table(name, numbers, numbers, ("a",), ("b",)), folder)
+
+
+def plan(name, folder):
+    Plan.preset("quick").changed({"datasets": json.dumps([name])})
+
+
+USES = [use_table, look_at_table, import_as, write_table, plan]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("use", USES)
+def test_names_of_datasets(use, name, inside):
+    before = outside(inside)
+    with pytest.raises(InputError):
+        use(name, inside)
+    assert outside(inside) == before
+
+
+def test_files_with_names_that_no_dataset_has_are_passed_over(inside):
+    (inside.parent / "x.parquet").rename(inside / "my table.parquet")
+    assert local_copies(inside) == {}
+
+
+@pytest.mark.parametrize("stem", ["..", "a..b", "a\nb", "with space", ".hidden"])
+def test_stems_of_imported_files(stem, inside):
+    path = inside / f"{stem}.csv"
+    path.write_text(frame().to_csv(index=False))
+    before = outside(inside)
+    with pytest.raises(InputError, match="cannot name a dataset"):
+        import_table(path, "y0", inside / "data")
+    assert outside(inside) == before
+    assert not (inside / "data").exists()
+
+
+# --- archives of arrays ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["../../samples", "/samples", "a/../../samples", "C:\\samples"])
+def test_names_in_archives_are_no_paths(name, inside):
+    with zipfile.ZipFile(inside / "a.npz", "w") as archive:
+        archive.writestr(f"{name}.npy", array_bytes((2, 3, 1), bytes(48)))
+    pd.DataFrame({"y0": [0.0, 1.0, 2.0]}).to_csv(inside / "y.csv", index=False)
+    before = outside(inside)
+    assert read_forecasts(inside / "a.npz", inside / "y.csv").samples.shape == (2, 3, 1)
+    assert outside(inside) == before
+    assert sorted(os.listdir(inside)) == ["a.npz", "y.csv"]
+
+
+def test_members_that_are_no_arrays(inside):
+    with zipfile.ZipFile(inside / "a.npz", "w") as archive:
+        archive.writestr("samples", b"text")
+    pd.DataFrame({"y0": [0.0]}).to_csv(inside / "y.csv", index=False)
+    with pytest.raises(InputError, match=r"a\.npz: the file is damaged"):
+        read_forecasts(inside / "a.npz", inside / "y.csv")
+
+
+def test_paths_with_a_null_character(inside):
+    with pytest.raises(InputError, match="null"):
+        read_forecasts(inside / "a\0.npz", None)
+    with pytest.raises(InputError, match="null"):
+        load_model(inside / "a\0")
+
+
+# --- netCDF files whose values lie elsewhere -------------------------------------------------
+
+
+def dimensions(file):
+    for name, size in (("number", 2), ("row", 8)):
+        file[name] = np.arange(size)
+        file[name].make_scale(name)
+    for position, name in enumerate(("number", "row")):
+        file["y0"].dims[position].attach_scale(file[name])
+
+
+def stored_elsewhere(file, secret):
+    file.create_dataset("y0", (2, 8), "u1", external=[(str(secret), 0, 16)])
+    dimensions(file)
+
+
+def mapped_from_elsewhere(file, secret):
+    layout = h5py.VirtualLayout((2, 8), "u1")
+    layout[:] = h5py.VirtualSource(str(secret), "y0", (2, 8))
+    file.create_virtual_dataset("y0", layout)
+    dimensions(file)
+
+
+def linked_elsewhere(file, secret):
+    file["y0"] = h5py.ExternalLink(str(secret), "/y0")
+
+
+def linked_in_a_group(file, secret):
+    file.create_group("a/b")["c"] = h5py.ExternalLink(str(secret), "/y0")
+
+
+@pytest.mark.parametrize(
+    "write", [stored_elsewhere, mapped_from_elsewhere, linked_elsewhere, linked_in_a_group]
+)
+def test_netcdf_that_reads_other_files(write, inside):
+    secret = inside.parent / "secret.h5"
+    with h5py.File(secret, "w") as file:
+        file["y0"] = np.arange(16, dtype=np.uint8).reshape(2, 8)
+    with h5py.File(inside / "a.nc", "w") as file:
+        write(file, secret)
+    pd.DataFrame({"row": range(8), "y0": np.arange(8.0)}).to_csv(inside / "y.csv", index=False)
+    with pytest.raises(InputError, match=r"a\.nc: '.*' lies in another file"):
+        read_forecasts(inside / "a.nc", inside / "y.csv")
+
+
+# --- models ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return models()
+
+
+@pytest.fixture
+def model(corpus, inside):
+    for name, content in corpus.items():
+        (inside / name).write_bytes(content)
+    return inside
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_weights(name, model):
+    settings = json.loads((model / "model.json").read_text())
+    (model.parent / "x").write_bytes((model / settings["weights"]).read_bytes())
+    settings["weights"] = name
+    (model / "model.json").write_text(json.dumps(settings))
+    seal_model(model, "model.json")
+    with pytest.raises(InputError):
+        load_model(model)
+
+
+@pytest.mark.parametrize("pattern", ["model.json", "*.safetensors"])
+def test_linked_files_of_a_model(pattern, model):
+    path = next(model.glob(pattern))
+    elsewhere = model.parent / path.name
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    with pytest.raises(InputError, match="link that leads out of"):
+        load_model(model)
+    before = outside(model)
+    elsewhere.rename(path)
+    loaded = load_model(model)
+    elsewhere.write_bytes(before[elsewhere])
+    path.unlink()
+    path.symlink_to(elsewhere)
+    loaded.save(model)  # replaces links, and does not follow them
+    assert outside(model) == before
+    load_model(model)
+
+
+def test_a_link_to_a_model_is_followed(model):
+    link = model.parent / "link"
+    link.symlink_to(model)
+    load_model(link)
+
+
+def test_links_in_a_ring(inside):
+    (inside / "model.json").symlink_to(inside / "other.json")
+    (inside / "other.json").symlink_to(inside / "model.json")
+    with pytest.raises(InputError, match="cannot read"):
+        load_model(inside)
+
+
+# --- files that are written ------------------------------------------------------------------
+
+
+def test_what_is_written_replaces_a_link(inside):
+    secret = inside.parent / "x.parquet"
+    before = outside(inside)
+    (inside / "file").symlink_to(secret)
+    write_atomically(inside / "file", lambda file: file.write_text("new"))
+    assert not (inside / "file").is_symlink()
+    assert outside(inside) == before
+
+
+def test_locks_do_not_follow_links(inside):
+    (inside / "a.lock").symlink_to(inside.parent / "made")
+    with pytest.raises(OSError, match="symbolic"), FileLock(inside / "a.lock"):
+        pass
+    assert not (inside.parent / "made").exists()

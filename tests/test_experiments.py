@@ -81,7 +81,7 @@ def test_a_run_does_not_depend_on_the_others(name):
 
 def test_the_summary_selects_on_validation_rows_and_reads_test_rows():
     def record(strength, excess, energy):
-        part = {"excess": {"hdr": excess}, "energy": energy, "nll": 0.0}
+        part = {"excess": {"hdr": excess}, "energy": energy, "nll": strength, "noise": 0.01}
         return {"strength": strength, "validation": part, "test": part}
 
     base = {"records": [record(0.0, 0.05 + s, 1.0) for s in (0, 0.001)]}
@@ -94,5 +94,6 @@ def test_the_summary_selects_on_validation_rows_and_reads_test_rows():
     selection, place = curve.selected()
     assert selection.strength == 1.0
     assert curve.strengths[place] == 1.0
+    assert curve.likelihood(place) == 1.0
     assert curve.lowest(0.005) == pytest.approx(0.0505)
     assert curve.lowest(0.02) == pytest.approx(0.0205)

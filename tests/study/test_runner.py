@@ -296,7 +296,8 @@ def test_progress_tells_units_runs_and_time(tmp_path):
     assert all(progress.rate > 0 for progress in trained if progress.training.epoch > 1)
     assert [math.isnan(progress.left) for progress in seen] == [True] * 3 + [False] * 5
     assert seen[-1].left == 0
-    assert [progress.training.runs for progress in trained] == [2] * 3 + [6] * 3
+    # Strength 0 is not trained again.
+    assert [progress.training.runs for progress in trained] == [2] * 3 + [4] * 3
 
 
 def test_steps_of_an_earlier_process_are_not_counted_in_the_rate(tmp_path):

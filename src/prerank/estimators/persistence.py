@@ -211,7 +211,7 @@ def _restore_selection(value: dict[str, Any] | None) -> Selection | None:
         for row in value["trace"]
     ]
     trace = tuple(Judgement(**row) for row in rows)
-    return Selection(value["strength"], value["reason"], trace, value["budget"])
+    return Selection(**{**value, "trace": trace})
 
 
 def _plain_selection(selection: Selection | None) -> dict[str, Any] | None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import typer
 from torch.distributions import MultivariateNormal
 from typer.testing import CliRunner
 
 import prerank
+from cli.commands import call, refused, small_files
 from prerank.cli import app
 from prerank.cli.demo import _verdict, _write_figure
 from prerank.report import ReliabilityGrid
@@ -136,10 +136,20 @@ def test_a_figure_that_fails_leaves_nothing(found, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made(found, tmp_path):
+def test_a_demo_in_a_folder_that_cannot_be_made(tmp_path):
+    """It is refused before the training."""
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(typer.BadParameter, match="cannot write"):
-        _write_figure(tmp_path / "file" / "figure.png", found, found)
+    line = refused(call("demo", "--out", tmp_path / "file" / "new"))
+    assert line.endswith("reliability.png: Not a directory")
+
+
+def test_a_demo_on_a_full_disk(tmp_path):
+    with small_files():
+        done = call("demo", "--max-epochs", "1", "--out", tmp_path / "new" / "demo")
+    assert done.exit_code == 1
+    file = tmp_path / "new" / "demo" / "reliability.png"
+    assert done.stderr == f"Error: cannot write {file}: File too large\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(scope="module")

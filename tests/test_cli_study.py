@@ -1,5 +1,6 @@
 """`prerank study`, as a user runs it."""
 
+import json
 import os
 import re
 import shutil
@@ -317,6 +318,9 @@ def test_status_says_what_is_left(whole, tmp_path):
     done = study("status", tmp_path / "study")
     assert done.exit_code == 0
     assert done.stdout == "tiny: 1 of 2 units done\nleft: ar1, marginal\n"
+    found = json.loads(study("status", tmp_path / "study", "--json").stdout)
+    left = [{"dataset": "ar1", "variant": "marginal"}]
+    assert found == {"plan": "tiny", "units": 2, "left": left}
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -115,14 +115,16 @@ def test_groups(forecasts, place):
     done = diagnose("seasonal.npz", *options, "--out", "report.html", folder=forecasts)
     assert (done.exit_code, done.stderr) == (4, "")
     lines = done.stdout.splitlines()
-    assert "- Within groups: 2 of 2 are miscalibrated." in lines
+    assert "- Within groups: evidence of miscalibration in 2 of 2." in lines
     told = {line.partition(": ")[0]: line for line in lines if line.startswith(("summer", "[w"))}
     assert "observed values lower than predicted in every target" in told["summer"]
     assert "observed values higher than predicted in every target" in told["[winter]"]
     page = Reader("report.html")
     assert page.mood == "bad"
-    assert page.headline == "Miscalibrated within [winter] and summer, though not over all rows."
-    assert "Within groups: 2 of 2 are miscalibrated." in page.text
+    assert page.headline == (
+        "Evidence of miscalibration within [winter] and summer, though not over all rows."
+    )
+    assert "Within groups: evidence of miscalibration in 2 of 2." in page.text
     assert page.headline in lines
     done = diagnose("seasonal.npz", *options, "--quiet", folder=forecasts)
     assert (done.exit_code, done.stdout) == (4, f"{page.headline}\n")
@@ -141,7 +143,7 @@ def test_groups(forecasts, place):
 def test_groups_of_a_right_forecast(forecasts):
     options = ("--by", "season", "--preranks", "marginal", "--check")
     words = said(diagnose("right.parquet", *options, folder=forecasts))
-    assert "Within groups: 0 of 2 are miscalibrated." in words
+    assert "Within groups: evidence of miscalibration in 0 of 2." in words
     done = diagnose("right.parquet", *options, "--json", folder=forecasts)
     assert (done.exit_code, record(done)["verdict"]["mood"]) == (0, "good")
 
@@ -163,7 +165,7 @@ def test_p_values_have_one_form(forecasts, place):
     numbers = {row[1].strip(): row[-2].strip() for row in rows}
     assert numbers["scale"] == "<0.001"
     assert "scale fails: error 0." in done.stdout
-    assert ", p < 0.001; " in done.stdout
+    assert ", corrected p < 0.001; " in done.stdout
     assert "<0.001" in Reader("report.html").text
     done = diagnose("right.parquet", *FEW, folder=forecasts)
     for line in done.stdout.splitlines():
@@ -183,7 +185,7 @@ def test_names_of_all_kinds(place):
     given = ("--targets", "風速,sun", "--targets", "rain, in mm", "--preranks", "marginal")
     done = diagnose("samples.parquet", *given, "--out", "report.html", folder=place)
     assert done.stderr == ""
-    assert "風速" in Reader("report.html").text
+    assert '風速, sun, "rain, in mm"' in Reader("report.html").text
     found = record(diagnose("samples.parquet", *given, "--json", folder=place))
     components = [row["component"] for row in found["findings"]]
     assert components == ["all", "風速", "sun", "rain, in mm"]
@@ -225,6 +227,37 @@ def test_remarks_are_told(forecasts, place):
     done = diagnose("s.csv", "--preranks", "marginal", observed="o.csv", folder=place)
     notes = [line for line in done.stdout.splitlines() if line.startswith("Note: ")]
     assert any("10 of 250 rows" in note for note in notes)
+
+
+def test_targets_that_one_file_has_alone_are_told(forecasts, place):
+    """On the terminal, on the page and to scripts."""
+    table = pd.read_csv(forecasts / "observed.csv")
+    table.rename(columns={"wind": "Wind"}).to_csv("o.csv", index=False)
+    told = (
+        "samples without a column in o.csv were not judged: wind",
+        "columns of o.csv without samples were not judged: Wind",
+    )
+    given = ("--samples", forecasts / "right.parquet", "--observations", "o.csv")
+    done = call("diagnose", *given, "--preranks", "location", "--out", "report.html")
+    page = Reader("report.html")
+    found = record(call("diagnose", *given, "--preranks", "location", "--json"))
+    for words in told:
+        assert f"Note: {words}." in done.stdout.splitlines()
+        assert f"Note: {words}." in page.text
+        assert words in found["remarks"]
+
+
+def test_many_groups_of_a_right_forecast(forecasts, place):
+    """Some p-values are small by chance, and raise no alarm."""
+    table = pd.read_csv(forecasts / "observed.csv")
+    table["group"] = np.arange(N) % 60
+    table.to_csv("o.csv", index=False)
+    given = ("--samples", forecasts / "right.parquet", "--observations", "o.csv", "--by", "group")
+    done = call("diagnose", *given, "--targets", ",".join(TARGETS), "--check", "--json")
+    found = record(done)
+    assert (done.exit_code, found["verdict"]["mood"]) == (0, "good")
+    assert {one["verdict"]["mood"] for one in found["groups"].values()} == {"unclear"}
+    assert min(row["p_value"] for one in found["groups"].values() for row in one["findings"]) < 0.01
 
 
 # What is refused
@@ -294,6 +327,7 @@ OPTIONS = {
     "sample": (("--sample", "member"), "use sample_axis (--sample-axis) for arrays"),
     "target twice": (("--targets", "a,a,b"), "targets (--targets) names a more than once: name e"),
     "key twice": (("--key", "a", "--key", "a"), "key (--key) names a more than once: name each"),
+    "page of another kind": (("--out", "r.pdf"), "r.pdf: the page to write must end in .html or"),
     "page over samples": (("--out", "s.npy"), "s.npy is read by this command"),
     "page over observations": (("--out", "./observed.csv"), "observed.csv is read by this command"),
     "page below a file": (("--out", "s.npy/r.html"), "cannot write s.npy/r.html: Not a directory"),

@@ -50,6 +50,16 @@ def test_the_page_names_verdict_data_and_settings(fitted):
     assert page.mood == "unclear"
     for words in ("Model of rivers.csv", "Before and after the penalty", "strength", "depth, bed"):
         assert words in page.text
+    assert "Example 1: observation" in page.text  # a title, and what the figure shows
+    # How to do it again.
+    for words in (
+        "Judged on 20 rows that were held out; trained on 80 others.",
+        "20 held out (20%), 80 trained on",
+        "seed",
+        "max epochs",
+        "date",
+    ):
+        assert words in page.text
 
 
 def test_the_model_predicts_from_python(fitted, rivers):

@@ -1,10 +1,13 @@
 """`prerank fit`: bad tables, options and files are refused in one line, and nothing is left."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from cli.commands import NONE, call, contents, fit, refused
+from cli.commands import NONE, call, contents, fit, refused, run
 
 # Tables
 
@@ -161,3 +164,32 @@ def test_usage_that_is_not_known(words, rivers, write, place):
 def test_arguments_that_are_missing():
     for words in ((), ("table.csv",), ("table.csv", "--targets", "a")):
         assert call("fit", *words).exit_code == 2
+
+
+# Processes that end early
+
+READ = """
+import os
+import pyarrow.csv
+from prerank.datasets.reading import read_csv
+
+before = len(os.listdir("/proc/self/task"))
+read_csv(b"a,b" + b"\\n1,2" * 100, ",")
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_reading_starts_no_threads_for_the_columns():
+    """One that still starts when the process ends aborts it; a reader of bytes is all there is."""
+    done = subprocess.run([sys.executable, "-c", READ], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 1
+
+
+@pytest.mark.slow
+def test_a_refusal_is_never_an_abort(place):
+    # With threads, 5 of 14 aborted: 12 refusals would come with a probability of .005.
+    (place / "header.csv").write_text("a,b\n")
+    for _ in range(12):
+        done = run("fit", "header.csv", "--targets", "a", "--out", "model", cwd=place)
+        assert "header.csv" in refused(done)

@@ -30,6 +30,19 @@ def predict(table, *options, out="out.parquet"):
 # Good input
 
 
+def test_unknown_categories_are_told(model, rivers, write):
+    table = rivers.assign(bed=["rock", "peat", "rock", *rivers.bed[3:]])
+    remark = (
+        "column 'bed' has values in 3 rows that the model was not fitted to: 'rock' (2), 'peat' (1)"
+        "; they count as none of those it knows"
+    )
+    done = predict(write(table))
+    assert done.stdout.splitlines()[0] == f"Note: {remark}."
+    assert record(predict("table.csv", "--json"))["remarks"] == [remark]
+    assert predict("table.csv", "--quiet").stdout == ""
+    assert record(predict(write(rivers), "--json"))["remarks"] == []
+
+
 def test_means_and_quantiles(fitted, rivers, place):
     """A table with its columns in another order, and others; as a process of its own."""
     _, folder = fitted
@@ -91,7 +104,8 @@ def test_samples_feed_a_diagnosis(model, rivers, write):
     assert "prerank diagnose --samples out.samples.parquet --observations OBSERVED.csv" in words
     done = call("diagnose", "--samples", "out.samples.parquet", "--observations", table, "--json")
     found = record(done)
-    assert (done.exit_code, found["n"], found["remarks"]) == (0, 100, [])
+    remarks = ["columns of table.csv without samples were not judged: depth"]
+    assert (done.exit_code, found["n"], found["remarks"]) == (0, 100, remarks)
     components = {row["component"] for row in found["findings"] if row["prerank"] == "marginal"}
     assert components == {"all", "flow", "load"}
 
@@ -103,6 +117,7 @@ def test_json_and_quiet(model, rivers, write):
     assert record(done) == {
         "n": 100,
         "columns": ["row", *NAMES],
+        "remarks": [],
         "predictions": "out.parquet",
         "samples": "out.samples.parquet",
     }

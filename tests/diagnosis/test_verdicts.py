@@ -8,6 +8,7 @@ from torch.distributions import MultivariateNormal
 
 from prerank import Ensemble, GaussianMixture, diagnose
 from prerank.calibration import DeviationShape
+from prerank.diagnosis import diagnose_by
 from prerank.diagnosis.pages import diagnosis_page
 from prerank.report.evidence import Evidence, Part
 from prerank.report.verdicts import reach_verdict
@@ -181,6 +182,21 @@ def test_right_predictors_are_seldom_condemned():
     assert bad / 400 < 0.06 + 3 * (0.06 * 0.94 / 400) ** 0.5
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("groups", "n"), [(30, 600), (100, 500)])
+def test_right_predictors_are_seldom_condemned_within_groups(groups, n):
+    # As above, however many groups: .06 at most, of 100 trials, with 3 standard errors.
+    generator = torch.Generator().manual_seed(groups)
+    mixing = torch.linalg.cholesky(CORRELATED)
+    names = [i % groups for i in range(n)]
+    bad = 0
+    for trial in range(100):
+        drawn = torch.randn(41, n, 3, generator=generator) @ mixing.mT
+        found = diagnose_by(Ensemble(drawn[1:]), drawn[0], names, generator=trial)
+        bad += found.verdict().mood == "bad"
+    assert bad / 100 < 0.06 + 3 * (0.06 * 0.94 / 100) ** 0.5
+
+
 def test_ties_become_advice():
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(3, (400, 2), generator=generator).double()
@@ -216,9 +232,37 @@ def test_a_constant_target_is_said_to_be_untested(observed):
     assert any("no power in y1" in point for point in verdict.points)
 
 
-def test_weak_evidence_is_called_so():
-    found = [evidence("copula", 0.09, 0.03, [("copula", 0.012, NARROW)])]
-    assert reach_verdict(found, n=100).headline.startswith("Some evidence of miscalibration: ")
+# Corrected p-value of the pre-rank, p-values of its components, and how the verdict begins.
+EVIDENCE = {
+    "weak": (0.03, [0.012], "Some evidence of miscalibration: "),
+    "weak, though a component alone is small": (0.027, [0.003, *[0.5] * 7], "Some evidence"),
+    "strong": (0.009, [0.009], "Strongly miscalibrated: "),
+    "strong in a component": (0.03, [0.001, *[0.5] * 7], "Strongly miscalibrated: "),
+    "strong in a component alone": (0.4, [0.001, *[0.5] * 7], "Strongly miscalibrated: "),
+    "none": (0.06, [0.003, *[0.5] * 7], "No evidence of miscalibration"),
+}
+
+
+@pytest.mark.parametrize("case", EVIDENCE)
+def test_words_weigh_the_evidence(case):
+    p, parts, words = EVIDENCE[case]
+    found = [evidence("pca", 0.09, p, [(f"pc{j}", q, NARROW) for j, q in enumerate(parts)])]
+    assert reach_verdict(found, n=2000).headline.startswith(words)
+
+
+def test_what_fails_by_a_component_alone_says_so():
+    parts = [("rain", 0.0001, NARROW), ("wind", 0.9, FINE)]
+    verdict = reach_verdict([evidence("marginal", 0.09, 0.4, parts)], n=500)
+    proof = "corrected p = 0.400 for the mean of its components, but p < 0.001 for rain"
+    assert any(proof in point for point in verdict.points)
+
+
+@pytest.mark.parametrize(("groups", "mood"), [(1, "bad"), (4, "bad"), (50, "good")])
+def test_components_are_corrected_over_the_groups(groups, mood):
+    # Times two components and the groups: .001, .004 and .05, where .01 is needed.
+    parts = [("rain", 0.0005, NARROW), ("wind", 0.9, FINE)]
+    found = [evidence("marginal", 0.02, 0.9, parts)]
+    assert reach_verdict(found, n=5000, tests=groups).mood == mood
 
 
 def test_captions_and_verdict_do_not_contradict_each_other():
@@ -233,7 +277,7 @@ def test_captions_and_verdict_do_not_contradict_each_other():
             label, _, words = caption.partition(": ")
             first = words.partition(". ")[0].rstrip(".")
             named = any(not one.startswith("within the 95 % band") for one in first.split("; "))
-            doubted = f"This may be chance: the p-value of {label} is " in words
+            doubted = f"This may be chance: the corrected p-value of {label} is " in words
             assert doubted == (named and label not in found.verdict().failing)
             chance += doubted
     assert chance > 0

@@ -72,6 +72,68 @@ def test_some_row_numbers(tmp_path):
     assert found.remarks == ("2 of 6 rows of the observations have no forecast and were left out",)
 
 
+BY_ID = "forecasts and observations were matched by id, which both files have"
+SAMPLED = "samples without a column in y.parquet were not judged: v"
+OBSERVED_ALONE = "columns of y.parquet without samples were not judged: V"
+WIDE = pd.DataFrame({f"{d}_{s}": SAMPLES[s, :, j] for j, d in enumerate("uv") for s in range(S)})
+
+# Samples, what was observed, and what the remarks say.
+ALONE = {
+    "spelt differently": (
+        long_frame(id=range(N)),
+        OBSERVED.rename(columns={"v": "V"}).assign(id=range(N)),
+        (BY_ID, SAMPLED, OBSERVED_ALONE),
+    ),
+    "not observed": (long_frame(row=range(N)), OBSERVED[["u"]], (SAMPLED,)),
+    "not forecast": (
+        long_frame(row=range(N)).drop(columns="v"),
+        OBSERVED.rename(columns={"v": "V"}),
+        (OBSERVED_ALONE,),
+    ),
+    "a column beside them": (
+        long_frame(row=range(N), height=2.5),
+        OBSERVED[["u"]].assign(site="north"),
+        (SAMPLED,),
+    ),
+    "wide": (
+        WIDE.assign(id=range(N), site_7=1.0),
+        OBSERVED.rename(columns={"v": "V"}).assign(id=range(N)),
+        (BY_ID, SAMPLED, OBSERVED_ALONE),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_targets_that_one_file_has_alone(tmp_path, case):
+    samples, observed, remarks = ALONE[case]
+    found = read(tmp_path, samples, observed)
+    check(found, targets=[0])
+    assert found.remarks == remarks
+    chosen = read(tmp_path, samples, observed, targets=["u"])
+    assert not any("not judged" in remark for remark in chosen.remarks)
+
+
+def test_names_of_an_array_that_were_not_observed(tmp_path):
+    np.savez(tmp_path / "s.npz", samples=SAMPLES, targets=["u", "v"])
+    OBSERVED[["u"]].to_parquet(tmp_path / "y.parquet")
+    found = read_forecasts(tmp_path / "s.npz", tmp_path / "y.parquet")
+    check(found, targets=[0])
+    assert found.remarks == (SAMPLED,)
+
+
+@pytest.mark.parametrize("targets", [None, ["u", "v"]], ids=["found", "named"])
+def test_a_row_for_each_target_is_refused(tmp_path, targets):
+    """And the advice works."""
+    frame = long_frame(row=range(N))
+    tidy = frame.melt(["row", "sample"], var_name="target", value_name="value")
+    pivot = ".pivot(index=['row', 'sample'], columns='target', values='value').reset_index()"
+    with pytest.raises(InputError, match="holds names of targets") as error:
+        read(tmp_path, tidy, OBSERVED, targets=targets)
+    assert str(error.value).endswith(f"in pandas with {pivot}")
+    wide = tidy.pivot(index=["row", "sample"], columns="target", values="value").reset_index()
+    check(read(tmp_path, wide, OBSERVED, targets=targets))
+
+
 @given(st.permutations(range(S * N)), st.permutations(range(N)), st.booleans())
 def test_the_order_of_rows_does_not_matter(tmp_path_factory, order, rows, known):
     options = {"targets": ["u", "v"]} if known else {}

@@ -34,6 +34,13 @@ SENTENCES = [
         "marginal: observed values lower than predicted in 0, 2 and 4; within the 95 % band in 1; "
         "predictions too wide in 3.",
     ),
+    (
+        "copula",
+        [DeviationShape(True, 1, 1)],
+        "copula: observations too often above many samples in every target at once (values higher "
+        "than predicted, or targets that move together more) and a number of samples below that "
+        "varies more than predicted (targets that move together more, or predictions too narrow).",
+    ),
     ("", [WIDE, WIDE], "values that vary less than predicted in 0 and 1."),
 ]
 

@@ -169,7 +169,7 @@ def test_text_stays_text(text):
     for tag in ("title", "h1", "h2", "bdi", "p", "dt", "dd", "figcaption"):
         assert text in read.text(tag)
     assert [a["data-value"] for a in read.all("th") if "data-value" in a] == [text, "b"]
-    assert [image["alt"] for image in read.all("img")] == [f"{text}. {text}"]
+    assert [image["alt"] for image in read.all("img")] == [f"{text}: {text}"]
 
 
 def test_halves_of_characters_can_be_written(tmp_path):

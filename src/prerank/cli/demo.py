@@ -16,7 +16,7 @@ from prerank.cli.messages import one_line_errors
 from prerank.diagnosis import ALL, Diagnosis, Finding
 from prerank.report import ReliabilityGrid
 from prerank.report.cells import p_text
-from prerank.storage import write_atomically
+from prerank.storage import check_file, write_atomically, writing
 from prerank.training import Selection
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def demo(
     second model's penalty has the strength that is selected on the other rows.
     """
     with one_line_errors():
+        check_file(out / _FIGURE)
         _compare(out, seed, max_epochs)
 
 
@@ -211,7 +212,5 @@ def _write_figure(path: Path, before: Diagnosis, after: Diagnosis) -> Path:
     def write(file: Path) -> None:
         file.write_bytes(image.getvalue())
 
-    try:
+    with writing(path):
         return write_atomically(path, write)
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write {path}: {error}", param_hint="--out") from error

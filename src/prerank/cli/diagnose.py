@@ -1,5 +1,6 @@
 """`prerank diagnose`: predictions made elsewhere, judged without training anything."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,9 @@ from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
 from prerank.diagnosis import diagnose as diagnose_
 from prerank.diagnosis.pages import diagnosis_page
 from prerank.distributions import Ensemble
+from prerank.errors import InputError
 from prerank.forecasts import Forecasts, read_forecasts
+from prerank.report.captions import joined_names
 from prerank.storage import check_file, writing
 
 __all__ = ["diagnose"]
@@ -54,7 +57,11 @@ def diagnose(
         str | None, typer.Option(metavar="GROUP", help="Column of groups to look within.")
     ] = None,
     preranks: Annotated[
-        str | None, typer.Option(help="Which ones; all that apply by default.")
+        str | None,
+        typer.Option(
+            help="Which ones; by default the paper's seven, as far as they apply (`prerank explain`"
+            " has more)."
+        ),
     ] = None,
     raw_units: Annotated[
         bool,
@@ -83,6 +90,8 @@ def diagnose(
     with one_line_errors():
         if out is not None:
             check_file(out, samples, observations)
+            if out.suffix.lower() not in (".html", ".htm"):
+                raise InputError(f"{out}: the page to write must end in .html or .htm")
         with working("reading", quiet):
             forecasts = read_forecasts(
                 samples,
@@ -142,11 +151,12 @@ def _write_page(
     settings = {
         "samples": f"{samples}, {size} of each of {n:,} rows and {dim} targets",
         "observations": str(observations),
-        "targets": ", ".join(forecasts.targets),
+        "targets": joined_names(forecasts.targets),
         "units": "as they are" if raw_units else "divided by the spread of the samples",
-        "how they were read": " ".join(forecasts.remarks) or "as they are",
     }
     page = diagnosis_page(found, title=f"Forecasts in {samples.name}", settings=settings)
+    notes = (f"Note: {remark}." for remark in forecasts.remarks)
+    page = replace(page, points=(*page.points, *notes))
     with writing(out):
         write_page(page, out)
 

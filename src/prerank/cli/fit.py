@@ -1,6 +1,8 @@
 """`prerank fit`: from a table of one's own to a calibrated model and its report."""
 
 import warnings
+from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -106,8 +108,19 @@ def fit(
             from prerank.report.pages import write_page
 
             x, y = (part.iloc[test].reset_index(drop=True) for part in _both(frame))
-            about = {"data": str(data), "rows left out": str(frame.dropped)}
+            about = {
+                "rows": f"{len(test):,} held out ({held_out:.0%}), {len(kept):,} trained on",
+                "rows left out": f"{frame.dropped:,}",
+                "data": str(data),
+                "seed": str(seed),
+                "max epochs": str(max_epochs),
+                "date": f"{date.today():%Y-%m-%d}",
+            }
             page, found = fit_page(model, x, y, title=f"Model of {data.name}", settings=about)
+            judged = (
+                f"Judged on {len(test):,} rows that were held out; trained on {len(kept):,} others."
+            )
+            page = replace(page, points=(judged, *page.points))
             score = -model.score(x, y)
             with new_folder(out, check) as folder:
                 model.save(folder)

@@ -1,5 +1,6 @@
 """`prerank predict`: what a saved model says of new rows."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ __all__ = ["predict"]
 
 _CHUNK_ROWS = 5000
 _MOST_SAMPLES = 1_000_000
+_NAMED_TEXTS = 5
 
 
 def predict(
@@ -64,6 +66,7 @@ def predict(
         fitted = load_model(model)
         x = read_inputs(data, *_columns(model, fitted))
         table = _summary(fitted, x, levels, quiet)
+        remarks = list(_unknown(fitted, x))
         drawn = None
         if samples:
             drawn = fitted.predict_dist(x).sample((samples,), generator=seed).numpy()
@@ -77,8 +80,11 @@ def predict(
             write_atomically(out, write)
         files = {"predictions": str(out)} | ({"samples": str(beside)} if samples else {})
         if as_json:
-            print_json({"n": len(table), "columns": list(table.columns), **files})
+            about = {"n": len(table), "columns": list(table.columns), "remarks": remarks}
+            print_json({**about, **files})
         elif not quiet:
+            for remark in remarks:
+                typer.echo(f"Note: {remark}.")
             typer.echo(f"{len(table):,} rows: {out}")
             if samples:
                 typer.echo(
@@ -94,6 +100,23 @@ def _columns(folder: Path, model: "MixtureRegressor") -> tuple[list[str], list[s
         raise InputError(f"{folder} was fitted to columns without names: use it from Python")
     levels = model.encoder_.levels if model.encoder_ else [None] * len(names)
     return names, [name for name, texts in zip(names, levels, strict=True) if texts is None]
+
+
+def _unknown(model: "MixtureRegressor", x: "pd.DataFrame") -> Iterator[str]:
+    """Texts that the model was not fitted to, column by column."""
+    every = model.encoder_.levels if model.encoder_ else [None] * x.shape[1]
+    for name, levels in zip(x.columns, every, strict=True):
+        if levels is None:
+            continue
+        texts = x[name].map(str)
+        counts = texts[~texts.isin(levels)].value_counts()
+        if len(counts):
+            found = [f"{value!r} ({count:,})" for value, count in counts[:_NAMED_TEXTS].items()]
+            more = f" and {len(counts) - len(found)} more" if len(counts) > len(found) else ""
+            yield (
+                f"column {str(name)!r} has values in {counts.sum():,} rows that the model was not "
+                f"fitted to: {', '.join(found)}{more}; they count as none of those it knows"
+            )
 
 
 def _levels(text: str) -> list[float]:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from prerank.cli.messages import UNFINISHED, one_line_errors
+from prerank.cli.messages import UNFINISHED, AsJson, one_line_errors, print_json
 from prerank.engines import Event, open_engine
 from prerank.errors import InputError
 from prerank.inputs import as_device
@@ -133,12 +133,17 @@ def compare(
 @study.command()
 def status(
     folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the study.")],
+    as_json: AsJson = False,
 ) -> None:
     """Say what is done and what is left."""
     with one_line_errors():
         store = Store(folder)
     left = store.left()
     units = len(store.units)
+    if as_json:
+        missing = [{"dataset": unit.dataset, "variant": unit.variant} for unit in left]
+        print_json({"plan": store.plan.name, "units": units, "left": missing})
+        return
     typer.echo(f"{store.plan.name}: {units - len(left)} of {units} units done")
     for unit in left:
         typer.echo(f"left: {unit.dataset}, {unit.variant}")

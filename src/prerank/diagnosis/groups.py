@@ -58,12 +58,12 @@ class GroupedDiagnosis:
         """That of all rows, and how many groups are wrong: bad news where any of these is."""
         whole = self.overall.verdict()
         wrong = [name for name, one in self.groups.items() if one.verdict().mood == "bad"]
-        told = f"Within groups: {len(wrong)} of {len(self.groups)} are miscalibrated."
+        told = f"Within groups: evidence of miscalibration in {len(wrong)} of {len(self.groups)}."
         found = replace(whole, points=(told, *whole.points))
         if not wrong or whole.mood == "bad":
             return found
         named = listed(wrong) if len(wrong) <= _NAMED_GROUPS else f"{len(wrong)} groups"
-        headline = f"Miscalibrated within {named}, though not over all rows."
+        headline = f"Evidence of miscalibration within {named}, though not over all rows."
         return replace(found, mood="bad", headline=headline)
 
 

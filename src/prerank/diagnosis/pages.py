@@ -44,6 +44,7 @@ SELECTION_LEGEND = {
     "improves": "whether the gain is more than noise",
     "chosen": "the strength of this model",
 }
+_OVER_GROUPS = {"p_holm": "corrected over all pre-ranks of all groups and of the whole"}
 _SHOWN_COMPONENTS = 16
 
 
@@ -90,7 +91,8 @@ def _sections(
 ) -> Iterator[Section]:
     skipped = tuple(f"Skipped {label}: {reason}" for label, reason in whole.skipped.items())
     table = whole.table.drop(columns=[] if whole.table.note.any() else ["note"])
-    yield Section("Errors and evidence", skipped, table, LEGEND)
+    legend = {**LEGEND, **_OVER_GROUPS} if isinstance(found, GroupedDiagnosis) else LEGEND
+    yield Section("Errors and evidence", skipped, table, legend)
     if before is not None:
         yield _comparison(before, whole)
     if isinstance(found, GroupedDiagnosis):
@@ -135,8 +137,7 @@ def _by_group(found: GroupedDiagnosis) -> Section:
     table = _overall(found.table)
     columns = ["group", "n", "prerank", "pce", "floor", "excess", "p_holm"]
     told = tuple(f"{name}: {one.verdict().headline}" for name, one in found.groups.items())
-    legend = {**LEGEND, "p_holm": "corrected over all pre-ranks of all groups and of the whole"}
-    return Section("Within groups", told, table[columns], legend)
+    return Section("Within groups", told, table[columns], {**LEGEND, **_OVER_GROUPS})
 
 
 def _reliability(whole: Diagnosis, before: Diagnosis | None) -> Section:
@@ -148,7 +149,10 @@ def _reliability(whole: Diagnosis, before: Diagnosis | None) -> Section:
         grid = ReliabilityGrid(rows)
         figure = _figure(grid.size)
         grid.plot(figure)
-        shown.append(Illustration(figure, display.caption + _doubt(whole, display)))
+        caption = display.caption + _doubt(whole, display)
+        if former is not None:
+            caption = f"After the penalty, {caption} Before, {former.caption}"
+        shown.append(Illustration(figure, caption))
     words = "The share of PITs up to each level: the diagonal is right, the band is chance."
     return Section("Reliability", (words,), illustrations=tuple(shown))
 
@@ -178,7 +182,7 @@ def _doubt(whole: Diagnosis, display: ReliabilityDisplay | PITHistogramDisplay) 
     if not outside or display.label in whole.verdict().failing:
         return ""
     row = next(f for f in whole.findings if f.prerank == display.label and f.component == ALL)
-    return f" This may be chance: the p-value of {display.label} is {p_text(row.p_holm)}."
+    return f" This may be chance: the corrected p-value of {display.label} is {p_text(row.p_holm)}."
 
 
 def _words(whole: Diagnosis) -> Section:

@@ -9,6 +9,7 @@ from prerank.diagnosis import Diagnosis
 from prerank.diagnosis.pages import diagnosis_page
 from prerank.estimators.base import JointRegressor
 from prerank.report import CornerDisplay
+from prerank.report.captions import joined_names
 from prerank.report.pages import Page
 from prerank.scores import energy_score
 
@@ -48,8 +49,8 @@ def fit_page(
         **model._particulars,
         "budget": f"{model.budget:.0%}",
         "energy score": f"{-model.score(x, y):.4f} (in standard deviations of the targets)",
-        "inputs": ", ".join(map(str, x.columns)),
-        "targets": ", ".join(model.target_names_),
+        "inputs": joined_names(map(str, x.columns)),
+        "targets": joined_names(model.target_names_),
     }
     page = diagnosis_page(
         found,

@@ -1,8 +1,11 @@
 """Samples and observations in the array files of numpy."""
 
-from collections.abc import Mapping, Sequence
+import math
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +14,18 @@ from prerank.errors import InputError, ShapeError
 from prerank.forecasts.alignment import choose_keys, find_places, one_each
 from prerank.forecasts.frames import Frame, as_arrow, find_name, is_numeric, listed, option
 from prerank.forecasts.records import Choices, Matched
+from prerank.storage import check_size
 
 __all__ = ["KEY_PREFIX", "array_names", "array_observations", "match_array", "read_arrays"]
 
 KEY_PREFIX = "key_"
 _SAMPLES, _OBSERVATIONS, _TARGETS, _AXIS = "samples", "observations", "targets", "sample_axis"
+
+_ARCHIVE = b"PK"  # how a zip file begins
+_HEADERS: dict[tuple[int, int], Callable[[IO[bytes]], tuple[tuple[int, ...], bool, Any]]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -24,10 +34,15 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Read all arrays of an .npz file, or that of an .npy file, whose name is then empty."""
     try:
         with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"": loaded}
-            return {name: loaded[name] for name in loaded.files}
+            if file.read(len(_ARCHIVE)) != _ARCHIVE:
+                return {"": _read_array(path, lambda: path.open("rb"))}
+            with zipfile.ZipFile(file) as archive:
+                return {
+                    name.removesuffix(".npy"): _read_array(path, partial(archive.open, name))
+                    for name in archive.namelist()
+                }
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     except Exception as error:  # what a broken file raises is not documented
         objects = "Object arrays" in str(error)
         reason = "holds Python objects" if objects else "is damaged, or was not written by numpy"
@@ -35,6 +50,17 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
             f"{path}: the file {reason}: write arrays of numbers anew, with numpy.save or "
             "numpy.savez"
         ) from error
+
+
+def _read_array(path: Path, begin: Callable[[], IO[bytes]]) -> npt.NDArray[Any]:
+    """Read an array from a stream, unless its header claims more than the file can hold."""
+    with begin() as stream:
+        header = _HEADERS[np.lib.format.read_magic(stream)]
+        shape, _, dtype = header(stream)
+        check_size(path, math.prod(shape) * dtype.itemsize)
+    with begin() as stream:
+        array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        return array
 
 
 def array_names(arrays: Arrays) -> tuple[str, ...] | None:
@@ -102,7 +128,7 @@ def match_array(path: Path, arrays: Arrays, observations: Frame, choices: Choice
         return f"sample {s}, row {order[n]} of {targets[d]!r}, counted from 0"
 
     rows = places.rows[order]
-    return Matched(chosen, targets, rows, place, frame, order, (*remarks, *places.remarks))
+    return Matched(chosen, targets, rows, place, frame, order, names, (*remarks, *places.remarks))
 
 
 def _targets(

@@ -1,6 +1,7 @@
 """Samples in long tables: one row for each forecast and sample."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
     others = {label, *(choices.key or ())} | ({choices.by} if choices.by else set())
     free = [n for n in observations.columns if n in samples.columns and n not in others]
     varying = {name: varies(_codes(samples, name), numbers) for name in free}
+    if not any(name in samples.columns for name in choices.targets or free):
+        _refuse_tidy(samples, choices.targets or tuple(observations.columns), numbers, others)
     targets = choices.targets or _targets(samples, observations, varying)
     for name in targets:
         samples.column(name, " for a target")
@@ -64,6 +67,7 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
         place,
         samples,
         chosen,
+        (*targets, *_alone(samples, observations, numbers, others)),
         places.remarks,
     )
 
@@ -118,6 +122,39 @@ def _targets(samples: Frame, observations: Frame, varying: Mapping[str, bool]) -
             f"{listed(samples.columns)}, there {listed(observations.columns)}"
         )
     return found
+
+
+def _alone(
+    samples: Frame, observations: Frame, numbers: npt.NDArray[np.int64], others: Collection[str]
+) -> tuple[str, ...]:
+    """Columns that only the samples have, and that would be targets."""
+    return tuple(
+        name
+        for name, column in samples.columns.items()
+        if name not in observations.columns and name not in {ROW, *others}
+        if is_numeric(column) and varies(_codes(samples, name), numbers)
+    )
+
+
+def _refuse_tidy(
+    samples: Frame,
+    wanted: Collection[str],
+    numbers: npt.NDArray[np.int64],
+    others: Collection[str],
+) -> None:
+    """Refuse a table with a row for each forecast, sample and target, and say how to reshape it."""
+    for name, column in samples.columns.items():
+        if is_numeric(column) or name in others:
+            continue
+        if set(wanted).isdisjoint(map(str, column.unique().to_pylist())):
+            continue
+        values = _alone(samples, replace(samples, columns={}), numbers, others)[:1]
+        rest = [other for other in samples.columns if other not in (name, *values)]
+        raise InputError(
+            f"{samples.path}: column {name!r} holds names of targets, where each target needs a "
+            f"column of its own: reshape the table, in pandas with .pivot(index={rest}, "
+            f"columns={name!r}, values={next(iter(values), 'value')!r}).reset_index()"
+        )
 
 
 def _by_forecast(

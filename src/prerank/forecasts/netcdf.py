@@ -12,6 +12,7 @@ from prerank.forecasts.alignment import choose_keys, find_places, one_each
 from prerank.forecasts.frames import Frame, as_arrow, find_name, listed, option
 from prerank.forecasts.records import Choices, Matched
 from prerank.forecasts.tables import SAMPLE_NAMES, find_sample_name
+from prerank.storage import check_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,8 @@ def read_dataset(path: Path) -> "xr.Dataset":
     if not start.startswith((_CLASSIC, _HDF5)):
         raise InputError(f"{path}: not a netCDF file: it begins with {start!r}")
     try:
+        if start.startswith(_HDF5):
+            _check_contents(path)
         with xr.open_dataset(
             path,
             engine="scipy" if start.startswith(_CLASSIC) else "h5netcdf",
@@ -48,9 +51,35 @@ def read_dataset(path: Path) -> "xr.Dataset":
             decode_timedelta=False,  # "hours" may be the unit of a target
         ) as dataset:
             return dataset.load()
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     except Exception as error:  # what the two libraries raise on broken files is not documented
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not a netCDF file that can be read: {reason}") from error
+
+
+def _check_contents(path: Path) -> None:
+    """Refuse a file that takes its values from other files, or claims more than it can hold."""
+    import h5py
+
+    claimed = 0
+
+    # What these return ends the visit; what they raised would get lost in the library.
+    def elsewhere(name: str, link: object) -> str | None:
+        return name if isinstance(link, h5py.ExternalLink) else None
+
+    def borrowed(name: str, item: object) -> str | None:
+        nonlocal claimed
+        if not isinstance(item, h5py.Dataset):
+            return None
+        claimed += item.nbytes
+        return name if item.external or item.is_virtual else None
+
+    with h5py.File(path, "r") as file:
+        found = file.visititems_links(elsewhere) or file.visititems(borrowed)
+    if found is not None:
+        raise InputError(f"{found!r} lies in another file: copy its values into this one")
+    check_size(path, claimed)
 
 
 def dataset_targets(dataset: "xr.Dataset") -> tuple[str, ...]:
@@ -121,6 +150,7 @@ def match_dataset(
         place,
         frame,
         order,
+        tuple(known),
         places.remarks,
     )
 

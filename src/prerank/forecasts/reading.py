@@ -1,7 +1,7 @@
 """Reading forecasts made elsewhere, and what was observed, from files of several formats."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,7 +19,7 @@ from prerank.forecasts.arrays import (
     read_arrays,
 )
 from prerank.forecasts.comparison import factorise
-from prerank.forecasts.frames import Frame, option
+from prerank.forecasts.frames import Frame, is_numeric, listed, option
 from prerank.forecasts.netcdf import (
     dataset_observations,
     dataset_targets,
@@ -119,7 +119,12 @@ def read_forecasts(
     _check_samples(source, matched)
     values = _observed_values(frame, matched)
     groups = None if by is None else _groups(frame, matched, by)
-    return Forecasts(matched.values, values, matched.targets, groups, matched.remarks)
+    remarks = matched.remarks
+    if choices.targets is None and not alone:
+        ours = _names_in(source, predicted) | {*(choices.key or ()), by}
+        theirs = [name for name in _numeric_names(observed, frame) if name not in ours]
+        remarks = (*remarks, *_unjudged(matched, theirs, truth))
+    return Forecasts(matched.values, values, matched.targets, groups, remarks)
 
 
 def _read(path: Path) -> Content:
@@ -133,8 +138,9 @@ def _read(path: Path) -> Content:
     try:
         with path.open("rb") as file:
             empty = not file.read(1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # the latter where the path is no text for the system
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be read: {reason}") from error
     if empty:
         raise InputError(f"{path}: the file is empty")
     if suffix in _ARRAYS:
@@ -182,6 +188,23 @@ def _offered(content: Content, choices: Choices) -> tuple[str, ...]:
     if isinstance(content, dict):
         return array_names(content) or ()
     return dataset_targets(content)
+
+
+def _numeric_names(content: Content, frame: Frame) -> tuple[str, ...]:
+    """Names of the observations that could be targets."""
+    if isinstance(content, Frame | dict):
+        return tuple(name for name, column in frame.columns.items() if is_numeric(column))
+    return dataset_targets(content)
+
+
+def _unjudged(matched: Matched, theirs: Sequence[str], truth: Path) -> Iterator[str]:
+    """What only one of the files has: a name that is spelt differently, for instance."""
+    ours = [name for name in matched.sampled if name not in matched.targets]
+    theirs = [name for name in theirs if name not in matched.targets]
+    if ours:
+        yield f"samples without a column in {truth.name} were not judged: {listed(ours)}"
+    if theirs:
+        yield f"columns of {truth.name} without samples were not judged: {listed(theirs)}"
 
 
 def _check_choices(path: Path, content: Content, choices: Choices) -> None:

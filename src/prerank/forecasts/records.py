@@ -81,6 +81,7 @@ class Matched:
         place: says in words where in the file the value of sample s, forecast n, target d stands.
         source: the columns of the file of samples.
         origins: `(N,)` or `(N, S)`, the row of `source` that each forecast comes from.
+        sampled: names of all targets that the file has samples of.
         remarks: sentences on how they were matched.
     """
 
@@ -90,4 +91,5 @@ class Matched:
     place: Callable[[int, int, int], str]
     source: Frame
     origins: npt.NDArray[np.int64]
+    sampled: tuple[str, ...]
     remarks: tuple[str, ...] = ()

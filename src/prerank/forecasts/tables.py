@@ -117,7 +117,10 @@ def _match_wide(
     def place(s: int, n: int, d: int) -> str:
         return f"column {wide[targets[d]][numbers[s]]!r}, data row {order[n] + 1}"
 
-    return Matched(values, targets, places.rows[order], place, samples, order, places.remarks)
+    groups = numbered_columns(samples).items()
+    sampled = tuple(name for name, pairs in groups if sorted(k for k, _ in pairs) == numbers)
+    rows = places.rows[order]
+    return Matched(values, targets, rows, place, samples, order, sampled, places.remarks)
 
 
 def _sample_numbers(

@@ -1,11 +1,11 @@
 """Reliability curves in words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from prerank.calibration import DeviationShape
 from prerank.report.explanations import explanation_of
 
-__all__ = ["reliability_caption", "shape_words"]
+__all__ = ["joined_names", "listed", "reliability_caption", "shape_words"]
 
 
 def reliability_caption(
@@ -60,3 +60,14 @@ def listed(names: Sequence[str]) -> str:
     """Names in a sentence: `a, b and c`."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def joined_names(names: Iterable[str]) -> str:
+    """Names with commas between, and quotes around one that holds a comma.
+
+    Example:
+        >>> joined_names(["rain, mm", "wind"])
+        '"rain, mm", wind'
+    """
+    quoted = ('"{}"'.format(name.replace('"', '""')) if "," in name else name for name in names)
+    return ", ".join(quoted)

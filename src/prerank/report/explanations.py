@@ -41,8 +41,10 @@ _COPULA = Explanation(
     "predicted, targets that move together less, or, for three and more, predictions too narrow)",
     large="observations too often above many samples in every target at once (values higher than "
     "predicted, or targets that move together more)",
-    outer="targets that move together more than predicted, or predictions too narrow",
-    inner="targets that move together less than predicted, or predictions too wide",
+    outer="a number of samples below that varies more than predicted (targets that move together "
+    "more, or predictions too narrow)",
+    inner="a number of samples below that varies less than predicted (targets that move together "
+    "less, or predictions too wide)",
     blind="many targets: almost no sample lies below another then, nearly all values tie, and the "
     "table says that there is no power",
     repair=_JOINT,
@@ -129,8 +131,10 @@ EXPLANATIONS: dict[str, Explanation] = {
         formula="T = mean over the targets of the rank among the samples",
         small="observed values lower than predicted, on average over the targets",
         large="observed values higher than predicted, on average over the targets",
-        outer="targets that move together more than predicted, or predictions too narrow",
-        inner="targets that move together less than predicted, or predictions too wide",
+        outer="a mean rank that varies more than predicted (targets that move together more, or "
+        "predictions too narrow)",
+        inner="a mean rank that varies less than predicted (targets that move together less, or "
+        "predictions too wide)",
         blind="errors of single targets that cancel in the mean",
         repair=_JOINT,
     ),

@@ -215,7 +215,7 @@ def _picture(illustration: Illustration, number: int) -> _Picture:
         inches=inches,
         wide=inches > _WIDE,
         source=f"data:image/svg+xml;base64,{base64.b64encode(_svg(illustration.figure)).decode()}",
-        alt=". ".join(filter(None, [illustration.title, illustration.caption])),
+        alt=": ".join(filter(None, [illustration.title, illustration.caption])),
         title=illustration.title,
         caption=illustration.caption,
     )

@@ -1,7 +1,7 @@
 """From the findings of a diagnosis to what is wrong, in words."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,9 +16,8 @@ __all__ = ["Mood", "Verdict", "reach_verdict"]
 Mood = Literal["good", "bad", "unclear"]
 
 _SMALL, _LARGE = 0.01, 0.03  # excess in words: a bias of a tenth of the spread makes .03
-_WEAK = 0.01  # p-values above it are some evidence, whatever the size
+_STRONG = 0.01  # corrected p-values below it are more than some evidence
 _BLUNT = 0.05  # an excess that should not go unseen
-_COMPONENT_SIGNIFICANCE = 0.01  # of single components, corrected over all: beside the mean's .05
 # Part of the shape that tells of dependence: where targets move together more than predicted, their
 # mean varies more (spread), and they lie closer to each other (shift of scale).
 _TOGETHER = {
@@ -77,15 +76,16 @@ def reach_verdict(
 
     A pre-rank fails where its corrected p-value is below .05 or, since one wrong component is
     diluted in the mean over many, where that of a component, corrected over all components of all
-    pre-ranks, is below .01. Where the margins fail, they say how; with wrong margins no other
-    pre-rank can tell whether the dependence is wrong too. Where they pass and a pre-rank that looks
-    at several targets at once does not, it is.
+    pre-ranks and groups, is below .01. Where the margins fail, they say how; with wrong margins no
+    other pre-rank can tell whether the dependence is wrong too. Where they pass and a pre-rank that
+    looks at several targets at once does not, it is.
 
     Args:
         evidence: of each pre-rank.
         n: number of rows.
         remarks: of the diagnosis, which become advice.
-        tests: over how many p-values the correction went; those of `evidence` by default.
+        tests: over how many p-values of pre-ranks the correction went, where these rows are one of
+            several groups; those of `evidence` by default.
 
     Example:
         >>> from prerank.calibration import DeviationShape
@@ -103,13 +103,14 @@ def reach_verdict(
         headline = "No verdict: there is no p-value for weighted samples, only the size of errors."
         sizes = tuple(f"{one.label}: {_size(one)}." for one in evidence)
         return Verdict("unclear", headline, sizes, tuple(remarks))
-    failing = _failing(tested)
+    single = _single(tested, groups=(tests or len(evidence)) / len(evidence))
+    failing = [one for one in tested if one.p_holm < SIGNIFICANCE or one.label in single]
     if not failing:
         return _acquittal(tested, n, remarks, tests or len(tested))
     fault, kinds, witnesses = _fault(tested, failing)
     degree = _degree(max(one.excess for one in witnesses))
     points = [
-        f"{one.label} fails: {_size(one)}, {_p(one.p_holm)}; {_words(one)}."
+        f"{one.label} fails: {_size(one)}, {_proof(one, single)}; {_words(one)}."
         for one in sorted(failing, key=lambda one: one.floor - one.pce)
     ]
     points += _passed([one for one in tested if one not in failing], n)
@@ -126,23 +127,25 @@ def reach_verdict(
             "margins first, and look again."
         )
     headline = f"{degree} miscalibrated: {fault}."
-    if all(min([one.p_holm, *(part.p_value for part in one.wrong)]) > _WEAK for one in witnesses):
+    if not any(one.p_holm < _STRONG or one.label in single for one in witnesses):
         headline = f"Some evidence of miscalibration: {fault}."
     labels = tuple(one.label for one in failing)
     return Verdict("bad", headline, tuple(points), (*advice, *remarks), labels)
 
 
-def _failing(tested: Sequence[Evidence]) -> list[Evidence]:
-    parts = [(one, part.p_value) for one in tested if len(one.parts) > 1 for part in one.parts]
-    if not parts:
-        return [one for one in tested if one.p_holm < SIGNIFICANCE]
-    corrected = holm([p for _, p in parts])
-    single = {
-        one.label
-        for (one, _), p in zip(parts, corrected, strict=True)
-        if p < _COMPONENT_SIGNIFICANCE
-    }
-    return [one for one in tested if one.p_holm < SIGNIFICANCE or one.label in single]
+def _single(tested: Sequence[Evidence], *, groups: float) -> dict[str, tuple[str, float]]:
+    """The best component of each pre-rank with strong evidence of its own, and its p-value.
+
+    Corrected by Holm over all components here, and by Bonferroni over the groups: those of the
+    others are not known.
+    """
+    parts = [(one, part) for one in tested if len(one.parts) > 1 for part in one.parts]
+    corrected = holm([part.p_value for _, part in parts]) * groups if parts else ()
+    best: dict[str, tuple[str, float]] = {}
+    for (one, part), p in zip(parts, corrected, strict=True):
+        if p < min(_STRONG, best.get(one.label, ("", 1.0))[1]):
+            best[one.label] = part.name, float(p)
+    return best
 
 
 def _fault(
@@ -248,6 +251,14 @@ def _words(one: Evidence) -> str:
     if len(one.parts) == 1:
         return next(iter(groups))
     return "; ".join(f"{words} in {listed(names)}" for words, names in groups.items())
+
+
+def _proof(one: Evidence, single: Mapping[str, tuple[str, float]]) -> str:
+    """The corrected p-value, and that of a component where this one does not tell alone."""
+    if one.p_holm < SIGNIFICANCE:
+        return f"corrected {_p(one.p_holm)}"
+    name, p = single[one.label]
+    return f"corrected {_p(one.p_holm)} for the mean of its components, but {_p(p)} for {name}"
 
 
 def _size(one: Evidence) -> str:

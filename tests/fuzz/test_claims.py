@@ -19,7 +19,7 @@ from prerank.datasets import import_table
 from prerank.errors import InputError
 from prerank.estimators import load_model
 from prerank.forecasts import read_forecasts
-from prerank.models import FlowNetwork
+from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.storage import check_size, read_json, read_tensors
 
 GIB = 2**30
@@ -141,6 +141,30 @@ def test_networks(fitted, sizes, tmp_path):
     seal_model(tmp_path, "model.json")
     with pytest.raises(InputError, match=r"not a complete model.*weights have shape"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"n_features_in": 0},
+        {"n_features_in": 10**9},
+        {"n_outputs": 7},
+        {"target_names": ["a"]},
+        {"feature_names_in": ["a", "b", "c"]},
+    ],
+    ids=lambda claim: next(iter(claim)),
+)
+def test_numbers_that_do_not_fit_the_network(fitted, claim, tmp_path):
+    fitted.save(tmp_path)
+    settings = json.loads((tmp_path / "model.json").read_text()) | claim
+    (tmp_path / "model.json").write_text(json.dumps(settings))
+    seal_model(tmp_path, "model.json")
+    with pytest.raises(InputError, match=r"not a complete model.*numbers of inputs"):
+        load_model(tmp_path)
+
+
+def test_a_floor_too_large_for_an_integer():
+    assert MixtureNetwork(1, 1, scale_floor=10**20).scale_floor == 1e20
 
 
 @pytest.mark.parametrize("hidden", [(3,), (5, 7), (2, 3, 4)])

@@ -200,7 +200,17 @@ def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Join
         if levels is None
         else TableEncoder(tuple(None if column is None else tuple(column) for column in levels))
     )
+    _check_sizes(model, model.network_.n_inputs if levels is None else len(levels))
     return model
+
+
+def _check_sizes(model: JointRegressor, columns: int) -> None:
+    """Refuse numbers that do not fit the network, before rows of their size are asked for."""
+    names = getattr(model, "feature_names_in_", None)
+    sizes = {model.n_features_in_, columns, columns if names is None else len(names)}
+    outputs = {model.n_outputs_, model.network_.n_targets, len(model.target_names_)}
+    if len(sizes) > 1 or len(outputs) > 1:
+        raise ValueError(f"numbers of inputs {sorted(sizes)}, of targets {sorted(outputs)}")
 
 
 def _restore_selection(value: dict[str, Any] | None) -> Selection | None:

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from prerank.distributions import GaussianMixture
 from prerank.errors import InputError
-from prerank.inputs import as_count
+from prerank.inputs import as_count, as_positive
 
 __all__ = ["MixtureNetwork"]
 
@@ -58,8 +58,7 @@ class MixtureNetwork:
             as_count(width, "hidden", minimum=1)
         if self.covariance not in _COVARIANCES:
             raise InputError(f"covariance must be one of {_COVARIANCES}, got {self.covariance!r}")
-        if not self.scale_floor > 0:
-            raise InputError(f"scale_floor must be positive, got {self.scale_floor}")
+        object.__setattr__(self, "scale_floor", as_positive(self.scale_floor, "scale_floor"))
 
     @property
     def n_parameters(self) -> int:

@@ -131,18 +131,16 @@ def _exact(
     penalty = CalibrationPenalty(terms, n_samples=plan.n_samples, tau=plan.tau)
     trained: list[tuple[list[Run], TrainingResult]] = []
 
-    def continued(strengths: Sequence[float]) -> bool:
-        return plan.training.fine_tune or not any(strengths)
-
     def attempt(strengths: Sequence[float]) -> list[Trial]:
         runs = problem.runs(tuple(strengths))
+        begun = plan.training.fine_tune or not any(strengths)  # strength 0 is not trained again
         result = train(
             problem.network,
             problem.data,
             runs,
             objective=Objective(penalty),
             settings=plan.training,
-            start=base.repeat(len(strengths), 1) if continued(strengths) else None,
+            start=base.repeat(len(strengths), 1) if begun else None,
             **options,
         )
         trained.append((runs, result))

@@ -40,6 +40,8 @@ def test_python_is_executed(block):
         assert doctest.DocTestParser().get_examples(block.text)
     else:
         assert not prompts
+        if not block.language:  # indented: commands, and no Python that nobody runs
+            assert not re.search(r"^(import |from \w|\w+ = |\w[\w.]*\()", block.text, re.M)
 
 
 @pytest.mark.parametrize("page", PAGES[:3], ids=lambda page: page.name)
@@ -87,6 +89,18 @@ def test_commands_are_understood(words, tmp_path, monkeypatch):
         left = [*getattr(context, "_protected_args", []), *context.args]
         name, command, left = command.resolve_command(context, left)
     assert context.info_name == name
+
+
+SCRIPTS = sorted({m for b in SHELL for m in re.findall(r"python (\S+\.py)((?: +\S+)*)", b.text)})
+
+
+@pytest.mark.parametrize(("script", "options"), SCRIPTS)
+def test_scripts_have_the_options_of_the_pages(script, options):
+    if not (ROOT / "experiments").exists() and script.startswith("experiments"):
+        pytest.skip("experiments/ is not in this copy of the source")
+    source = (ROOT / script).read_text()
+    for option in re.findall(r"--[\w-]+", options):
+        assert f'"{option}"' in source
 
 
 @pytest.mark.site

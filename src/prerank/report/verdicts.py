@@ -76,9 +76,10 @@ def reach_verdict(
 
     A pre-rank fails where its corrected p-value is below .05 or, since one wrong component is
     diluted in the mean over many, where that of a component, corrected over all components of all
-    pre-ranks and groups, is below .01. Where the margins fail, they say how; with wrong margins no
-    other pre-rank can tell whether the dependence is wrong too. Where they pass and a pre-rank that
-    looks at several targets at once does not, it is.
+    pre-ranks and groups, is below .01. Where a target fails on its own, it says how; with wrong
+    margins no other pre-rank can tell whether the dependence is wrong too. Where none does and a
+    pre-rank that looks at several targets at once fails, it is. (The mean over the targets may fail
+    for either reason: how much it varies depends on how they vary together.)
 
     Args:
         evidence: of each pre-rank.
@@ -153,7 +154,7 @@ def _fault(
 ) -> tuple[str, list[str], list[Evidence]]:
     """The fault in words, its kinds, and the pre-ranks that show it."""
     margins = next((one for one in failing if one.kind == "marginal"), None)
-    if margins is not None:
+    if margins is not None and margins.wrong:
         return *_marginal_fault(margins), [margins]
     joint = [one for one in failing if _tells_of_dependence(one)]
     if joint and any(one.kind == "marginal" for one in tested):
@@ -163,7 +164,12 @@ def _fault(
             0: "not together",
         }
         fault = "wrong dependence; no evidence against any target on its own, but "
+        if margins is not None:
+            fault = "wrong dependence, or a little wrong in every target; none stands out, but "
         return fault + how[_together(joint)], ["dependence"], joint
+    if margins is not None:
+        fault = "a little wrong in every target, or in their dependence; none stands out"
+        return fault, ["shape"], [margins]
     worst = max(failing, key=lambda one: one.excess)
     return f"{worst.label} fails, {_words(worst)}", ["other"], [worst]
 
@@ -188,8 +194,6 @@ def _marginal_fault(margins: Evidence) -> tuple[str, list[str]]:
         groups.setdefault(shape_words("marginal", shape), []).append(part.name)
         found = {"bias": shape.shift != 0, "narrow": shape.spread > 0, "wide": shape.spread < 0}
         kinds |= dict.fromkeys([kind for kind, holds in found.items() if holds] or ["shape"])
-    if not groups:  # the mean over the targets fails, though none does so alone
-        return "the targets on their own are wrong by a little each", ["shape"]
     if len(margins.parts) == 1:
         return next(iter(groups)), list(kinds)
     everywhere = len(next(iter(groups.values()))) == len(margins.parts)

@@ -3,10 +3,9 @@
 The simulation uses the agenda that the engines use, the estimated costs that the studies use, and
 durations that were measured; workers that straggle and attempts that die are added by chance.
 
-    python experiments/scheduling.py --quick FOLDER --out DIR
+    python experiments/scheduling.py --out docs/results/tables
 
-FOLDER is a finished `quick` study; its seconds are one set of durations, and those of the units of
-`paper-exact` on an H200, `docs/results/tables/exact_seconds.csv`, the other.
+The durations are those of the units of `paper-exact` and `paper-as-published` on an H200.
 """
 
 import argparse
@@ -23,13 +22,12 @@ import pandas as pd
 from prerank.datasets import DATASETS
 from prerank.engines import Agenda, Task, TaskError
 from prerank.engines.agenda import chain_costs
-from prerank.study import NONE, Plan, Store
+from prerank.study import NONE, Plan
 from prerank.study.costs import unit_cost
 
-WORKERS = [1, 4, 16, 64, 128, 256, 512, 1024]
-
-EXACT = Path("docs/results/tables/exact_seconds.csv")
-SYNTHETIC_ROWS = 3000  # of the datasets of `quick`
+WORKERS = [1, 8, 16, 24, 32, 48, 64, 128, 256, 512, 1024]
+TABLES = Path(__file__).parents[1] / "docs" / "results" / "tables"
+STUDIES = {"paper-exact": "exact", "paper-as-published": "published"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,8 @@ class Measured:
     """Units of a study whose seconds are known.
 
     Attributes:
-        plan: whose estimates decide what begins first.
+        plan: whose estimates decide what begins first; in the exact protocol, penalised units wait
+            for the unpenalised one.
         seconds: by dataset and variant.
     """
 
@@ -70,15 +69,10 @@ class Measured:
     seconds: "pd.Series[float]"
 
     @classmethod
-    def study(cls, folder: Path) -> "Measured":
-        """All units of a finished study."""
-        store = Store(folder)
-        return cls(store.plan, store.results().groupby(["dataset", "variant"]).seconds.first())
-
-    @classmethod
-    def table(cls, path: Path, plan: Plan) -> "Measured":
-        """Those that a table has."""
-        return cls(plan, pd.read_csv(path).set_index(["dataset", "variant"]).seconds)
+    def of(cls, preset: str) -> "Measured":
+        """Those of a preset that have been run."""
+        found = pd.read_csv(TABLES / f"{STUDIES[preset]}_seconds.csv")
+        return cls(Plan.preset(preset), found.set_index(["dataset", "variant"]).seconds)
 
     def problem(self, datasets: int, seed: int) -> tuple[list[Task], dict[str, float]]:
         """Copies of its datasets, drawn at random: tasks, and their true seconds."""
@@ -86,13 +80,14 @@ class Measured:
         known = sorted(self.seconds.index.unique("dataset"))
         sizes = {record.name: record.n_rows for record in DATASETS}
         estimate = lru_cache(maxsize=None)(
-            lambda name, variant: unit_cost(self.plan, variant, sizes.get(name, SYNTHETIC_ROWS))
+            lambda name, variant: unit_cost(self.plan, variant, sizes[name])
         )
         tasks, true = [], {}
         for number, dataset in enumerate(rng.choice(known, datasets)):
             for variant, seconds in self.seconds[dataset].items():
                 name = f"{number}--{variant}"
-                after = () if variant == NONE else (f"{number}--{NONE}",)
+                alone = variant == NONE or self.plan.protocol == "published"
+                after = () if alone else (f"{number}--{NONE}",)
                 tasks.append(Task(name, cost=estimate(dataset, variant), after=after))
                 true[name] = float(seconds)
         return tasks, true
@@ -173,17 +168,11 @@ def _rows(measured: dict[str, Measured], seeds: int) -> Iterator[dict[str, objec
 def main() -> None:
     """Write the table as CSV, and print it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", type=Path, required=True, help="folder of a finished study")
-    parser.add_argument("--exact", type=Path, default=EXACT, help="seconds of units on an H200")
     parser.add_argument("--out", type=Path, required=True, help="folder for scheduling.csv")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=20)
     options = parser.parse_args()
     begun = time.monotonic()
-    measured = {
-        "quick, 2 cores": Measured.study(options.quick),
-        "paper-exact, H200": Measured.table(options.exact, Plan.preset("paper-exact")),
-    }
-    found = table(measured, options.seeds)
+    found = table({preset: Measured.of(preset) for preset in STUDIES}, options.seeds)
     options.out.mkdir(parents=True, exist_ok=True)
     found.to_csv(options.out / "scheduling.csv", index=False, float_format="%.4g")
     print(found.round(3).to_string(index=False))

@@ -1,0 +1,61 @@
+"""The simulation of the scheduler, and what the page claims of it."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prerank.engines import Task
+
+FOLDER = Path(__file__).parents[1] / "experiments"
+if FOLDER.exists():
+    sys.path.insert(0, str(FOLDER))
+    import scheduling
+
+    sys.path.remove(str(FOLDER))
+else:
+    pytest.skip(f"{FOLDER} is not in this copy of the source", allow_module_level=True)
+
+STILL = scheduling.Weather(dispatch=0.0, opening=0.0)
+
+
+def test_the_longest_goes_first():
+    true = {"a": 2.0, "b": 2.0, "c": 3.0}
+    tasks = [Task(name, cost=seconds) for name, seconds in true.items()]
+    found = scheduling.simulate(tasks, true, 2, STILL, 0)
+    assert found["makespan"] == 4.0  # c, with a and b on the other worker
+    assert found["bound"] == 3.5
+    assert scheduling.simulate(tasks, true, 1, STILL, 0)["makespan"] == 7.0
+
+
+def test_a_chain_is_a_bound():
+    true = {"none": 1.0, "hdr": 5.0}
+    tasks = [Task("none", cost=1.0), Task("hdr", cost=5.0, after=("none",))]
+    found = scheduling.simulate(tasks, true, 100, STILL, 0)
+    assert found["makespan"] == found["bound"] == 6.0
+    assert found["unit"] == 5.0
+
+
+def test_deaths_and_stragglers_cost_time():
+    true = {str(i): 100.0 for i in range(50)}
+    tasks = [Task(name, cost=1.0) for name in true]
+    rough = scheduling.Weather(straggling=0.2, dying=0.1)
+    found = scheduling.simulate(tasks, true, 5, rough, 0)
+    assert found["makespan"] > 1000  # what 5 workers need in calm weather, without opening
+    assert found["makespan"] >= found["bound"]
+    assert 0 < found["lost"] < 0.1
+    assert found["given_up"] == 0
+
+
+@pytest.mark.parametrize("preset", scheduling.STUDIES)
+@pytest.mark.parametrize("weather", [scheduling.CALM, scheduling.ROUGH], ids=["calm", "rough"])
+@pytest.mark.parametrize("workers", [8, 16, 24, 32, 64, 256])
+def test_makespans_are_near_the_bound(preset, weather, workers):
+    measured = scheduling.Measured.of(preset)
+    over = []
+    for seed in range(10):
+        found = scheduling.simulate(*measured.problem(30, seed), workers, weather, seed)
+        assert found["makespan"] >= found["bound"]
+        over.append(found["makespan"] / found["bound"] - 1)
+    assert np.mean(over) <= 0.15

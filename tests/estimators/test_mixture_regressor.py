@@ -1,5 +1,6 @@
 """The scikit-learn face: contract, units, persistence, and what it does with bad input."""
 
+import hashlib
 import json
 import math
 import pickle
@@ -24,6 +25,7 @@ from prerank.estimators import MixtureRegressor, load_model
 from prerank.estimators.persistence import _digest
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PCA
+from prerank.storage import read_tensors, write_tensors
 from prerank.training import Objective, Trial, choose_strength, train
 
 ROWS, DIM = 120, 3
@@ -560,6 +562,16 @@ def forge(folder, **values):
     change(folder, sha256=_digest(settings))
 
 
+def retype(folder, **changes):
+    """Change tensors, and all hashes with them."""
+    (path,) = folder.glob("*.safetensors")
+    tensors, meta = read_tensors(path)
+    for name, altered in changes.items():
+        tensors[name.replace("_", ".")] = altered(tensors[name.replace("_", ".")]).contiguous()
+    write_tensors(path, tensors, meta)
+    forge(folder, weights_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
 DAMAGE = {
     "format": (lambda f: change(f, format=2), "model format 2"),
     "no format": (lambda f: change(f, format=KeyError), "model format None"),
@@ -578,6 +590,13 @@ DAMAGE = {
     "one bit": (flip, "does not match the hash"),
     "no weights": (lambda f: next(f.glob("*.safetensors")).unlink(), "incomplete"),
     "weights elsewhere": (lambda f: forge(f, weights="../model.safetensors"), "incomplete"),
+    "weights that are whole numbers": (lambda f: retype(f, theta=torch.Tensor.long), "int64"),
+    "weights that are NaN": (lambda f: retype(f, theta=lambda t: t * math.nan), "not finite"),
+    "a scaler too wide": (lambda f: retype(f, x_loc=lambda t: t.repeat(1, 2)), "x.loc has shape"),
+    "a scaler of zero": (lambda f: retype(f, y_scale=torch.zeros_like), "not positive"),
+    "names that are lists": (lambda f: forge(f, target_names=[["a"]] * DIM), "no list of texts"),
+    "a name twice": (lambda f: forge(f, target_names=["a"] * DIM), "twice"),
+    "levels of no column": (lambda f: forge(f, levels=[["a", "b"], ["c"]]), "encoded inputs"),
     "no settings": (lambda f: (f / "model.json").unlink(), r"model\.json"),
     "broken settings": (
         lambda f: (f / "model.json").write_text((f / "model.json").read_text()[:-20]),

@@ -494,3 +494,25 @@ def test_unknown_presets_are_told_which_there_are():
 def test_a_budget_without_bound_is_a_budget():
     plan = tiny(budget=math.inf)
     assert Plan.from_toml(plan.to_toml()) == plan
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"tau": "1" * 400}, "tau"),
+        ({"tau": "1" * 5000}, "tau"),
+        ({"strengths": f"[{'1' * 400}]"}, "strengths"),
+        ({"n_samples": "1" * 31}, "n_samples"),
+        ({"n_null": "1" * 13}, "n_null"),
+        ({"hidden": f"[{'1' * 31}]"}, "hidden"),
+        ({"training.min_steps": "1" * 30}, "min_steps"),
+        ({"training.max_epochs": "1" * 400}, "max_epochs"),
+        ({"training.lr": "inf"}, "lr"),
+        ({"variants": r'["none", "marginal\n"]'}, "variants"),
+        ({"variants": f'["none", "pca({" " * 50_000}(2)"]'}, "50010 characters"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_no_machine_can_do_is_refused_at_once(changes, name):
+    with pytest.raises(InputError, match=name):
+        Plan.preset("quick").changed(changes)

@@ -179,11 +179,13 @@ def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Join
     network = dict(settings["network"])
     network["hidden"] = tuple(network["hidden"])
     model.network_ = build_network(**network)
-    model.theta_ = tensors["theta"]
-    if model.theta_.shape != (1, model.network_.n_parameters):
-        raise ValueError(f"weights have shape {tuple(model.theta_.shape)}")
+    model.theta_ = _numbers(tensors, "theta", (1, model.network_.n_parameters))
+    widths = {"x": model.network_.n_inputs, "y": model.network_.n_targets}
     for key, attribute in _SCALERS.items():
-        parts = {part.name: tensors[f"{key}.{part.name}"] for part in fields(Scaler)}
+        names = [part.name for part in fields(Scaler)]
+        parts = {name: _numbers(tensors, f"{key}.{name}", (1, widths[key])) for name in names}
+        if not (parts["scale"] > 0).all():
+            raise ValueError(f"{key}.scale is not positive")
         setattr(model, attribute, Scaler(**parts))
     model.strength_ = float(settings["strength"])
     model.selection_ = _restore_selection(settings["selection"])
@@ -191,17 +193,36 @@ def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Join
     model.n_outputs_ = int(settings["n_outputs"])
     model.n_features_in_ = int(settings["n_features_in"])
     if settings["feature_names_in"] is not None:
-        model.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
-    model.target_names_ = tuple(settings["target_names"])
+        model.feature_names_in_ = np.array(_texts(settings["feature_names_in"]), dtype=object)
+    model.target_names_ = _texts(settings["target_names"])
     model.named_targets_ = bool(settings["named_targets"])
     levels = settings["levels"]
     model.encoder_ = (
         None
         if levels is None
-        else TableEncoder(tuple(None if column is None else tuple(column) for column in levels))
+        else TableEncoder(tuple(None if column is None else _texts(column) for column in levels))
     )
     _check_sizes(model, model.network_.n_inputs if levels is None else len(levels))
     return model
+
+
+def _numbers(tensors: dict[str, torch.Tensor], name: str, shape: tuple[int, int]) -> torch.Tensor:
+    """A tensor of the file that holds what the model needs."""
+    found = tensors[name]
+    if found.dtype not in (torch.float32, torch.float64) or found.shape != shape:
+        raise ValueError(f"{name} has shape {tuple(found.shape)} and dtype {found.dtype}")
+    if not found.isfinite().all():
+        raise ValueError(f"{name} is not finite")
+    return found
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    """A list of different texts, one at least."""
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{str(values)[:80]} is no list of texts")
+    if not values or len(set(values)) < len(values):
+        raise ValueError(f"{str(values)[:80]} is empty, or names something twice")
+    return tuple(values)
 
 
 def _check_sizes(model: JointRegressor, columns: int) -> None:
@@ -211,6 +232,10 @@ def _check_sizes(model: JointRegressor, columns: int) -> None:
     outputs = {model.n_outputs_, model.network_.n_targets, len(model.target_names_)}
     if len(sizes) > 1 or len(outputs) > 1:
         raise ValueError(f"numbers of inputs {sorted(sizes)}, of targets {sorted(outputs)}")
+    if model.encoder_ is not None:
+        encoded = sum(1 if column is None else len(column) for column in model.encoder_.levels)
+        if encoded != model.network_.n_inputs:
+            raise ValueError(f"{encoded} encoded inputs for a network of {model.network_.n_inputs}")
 
 
 def _restore_selection(value: dict[str, Any] | None) -> Selection | None:

@@ -43,7 +43,8 @@ _KNOWN: dict[str, type[PreRank]] = {
     p.name: type(p) for p in (*PAPER, *CLASSIC, ThresholdExceedance())
 }
 _PLUS = re.compile(r"\+(?![^()]*\))")  # not the sign inside 1e+20
-_TERM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\(\s*([^()]*?)\s*\))?\s*")
+_TERM = re.compile(r"([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?")
+_LONGEST = 1000  # characters of a description: reading takes a time of their square
 
 
 def parse(spec: PreRankLike) -> tuple[PreRank, ...]:
@@ -63,6 +64,8 @@ def parse(spec: PreRankLike) -> tuple[PreRank, ...]:
     if isinstance(spec, PreRank):
         return (spec,)
     if isinstance(spec, str):
+        if len(spec) > _LONGEST:
+            raise InputError(f"prerank has {len(spec)} characters: {_LONGEST} are the most")
         return tuple(_term(text, spec) for text in _PLUS.split(spec))
     if isinstance(spec, type):
         raise InputTypeError(f"prerank is a class: pass an instance, {spec.__name__}(...)")
@@ -80,10 +83,10 @@ def parse(spec: PreRankLike) -> tuple[PreRank, ...]:
 
 
 def _term(text: str, whole: str) -> PreRank:
-    match = _TERM.fullmatch(text)
+    match = _TERM.fullmatch(text.strip())
     if match is None:
         raise InputError(f"cannot read {text!r} in prerank {whole!r}: write name or name(number)")
-    name, argument = match[1].lower(), match[2]
+    name, argument = match[1].lower(), (match[2] or "").strip()
     if name not in _KNOWN:
         close = difflib.get_close_matches(name, _KNOWN, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""

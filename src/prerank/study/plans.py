@@ -28,6 +28,8 @@ NONE = "none"
 
 PROTOCOLS = ("exact", "published")
 _DEFAULT = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
+_COUNTS = ("batch_size", "min_steps", "max_epochs", "patience")
+_MOST = 10**6
 _TRAINING = (
     *("lr", "batch_size", "min_steps", "max_epochs", "patience", "min_delta"),
     *("fine_tune", "shift"),
@@ -95,8 +97,18 @@ class Plan:
         as_positive(self.tau, "tau")
         for width in self.hidden:
             as_count(width, "hidden", minimum=1)
+        self._check_sizes()
         if self.training != replace(_DEFAULT, **{n: getattr(self.training, n) for n in _TRAINING}):
             raise InputError(f"training of a plan sets {', '.join(_TRAINING)} and nothing else")
+
+    def _check_sizes(self) -> None:
+        """Refuse what no machine can do, before it tries."""
+        counts = {name: getattr(self, name) for name in ("n_samples", "n_components", "n_null")}
+        counts |= {f"training.{name}": getattr(self.training, name) for name in _COUNTS}
+        counts |= {"hidden": max(self.hidden, default=1), "number of seeds": len(self.seeds)}
+        for name, count in counts.items():
+            if count > _MOST:
+                raise InputError(f"{name} of a plan must be at most {_MOST:,}")
 
     def _check_names(self) -> None:
         for name in self.datasets:
@@ -104,6 +116,9 @@ class Plan:
         for seed in self.seeds:
             if not 0 <= seed < 2**63:
                 raise InputError(f"seeds must lie in 0 .. 2**63 - 1, got {seed}")
+        odd = [variant for variant in self.variants if not variant.isprintable()]
+        if odd:
+            raise InputError(f"variants become names of files, which {odd[0]!r} cannot be")
         spelled = [v if v == NONE else _spelling(v, self.protocol) for v in self.variants]
         if len(set(spelled)) < len(spelled):
             raise InputError(f"variants of a plan name one twice: {', '.join(self.variants)}")
@@ -149,7 +164,7 @@ class Plan:
         """Read a plan; entries that there are not are named."""
         try:
             entries = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:  # or brackets are too deep
+        except (ValueError, RecursionError) as error:  # or numbers too long, brackets too deep
             raise InputError(f"the plan is no TOML: {error}") from error
         return cls._from_entries(entries)
 
@@ -178,8 +193,8 @@ class Plan:
         for name, text in changes.items():
             try:
                 parsed = tomllib.loads(f"value = {text}")
-            except (tomllib.TOMLDecodeError, RecursionError) as error:
-                raise InputError(f"{name}: {text!r} is no TOML value ({error})") from error
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{name}: {text[:80]!r} is no TOML value ({error})") from error
             table, _, entry = name.rpartition(".")
             if table not in ("", "training") or name == "training" or len(parsed) > 1:
                 raise InputError(f"{name} = {text}: name one entry of a plan, and its value")
@@ -248,12 +263,19 @@ def _checked(name: str, value: Any, default: Any) -> Any:
             isinstance(entry, kind) and not isinstance(entry, bool) for entry in value
         ):
             raise InputTypeError(f"{name} must be a list of its kind, got {value!r}")
-        return tuple(float(v) for v in value) if name == "strengths" else tuple(value)
+        return tuple(_real(name, v) for v in value) if name == "strengths" else tuple(value)
     kind = (int, float) if isinstance(default, float) else type(default)
     kind = str if name in ("name", "strengths") else kind
     if not isinstance(value, kind) or isinstance(value, bool) != isinstance(default, bool):
         raise InputTypeError(f"{name} has the wrong type: {value!r}")
-    return float(value) if isinstance(default, float) else value
+    return _real(name, value) if isinstance(default, float) else value
+
+
+def _real(name: str, value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:  # a whole number of hundreds of digits
+        raise InputError(f"{name} is too large for a number") from error
 
 
 def _text(value: Any) -> str:

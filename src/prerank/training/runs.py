@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from prerank.errors import InputError
-from prerank.inputs import as_count
+from prerank.inputs import as_count, as_positive
 
 __all__ = ["Progress", "Run", "Settings", "TrainingResult"]
 
@@ -83,8 +83,7 @@ class Settings:
         for name in ("batch_size", "min_steps", "max_epochs", "patience", "tuning_patience"):
             as_count(getattr(self, name), name, minimum=1)
         for name in ("lr", "gradient_bound", "tuning_rate"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
+            as_positive(getattr(self, name), name)
         if self.stop_on not in _STOPS:
             raise InputError(f"stop_on must be one of {_STOPS}, got {self.stop_on!r}")
         if not self.min_delta >= 0:

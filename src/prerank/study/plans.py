@@ -28,7 +28,7 @@ NONE = "none"
 
 PROTOCOLS = ("exact", "published")
 _DEFAULT = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
-_COUNTS = ("batch_size", "min_steps", "max_epochs", "patience")
+_COUNTS = ("min_steps", "max_epochs")
 _MOST = 10**6
 _TRAINING = (
     *("lr", "batch_size", "min_steps", "max_epochs", "patience", "min_delta"),

@@ -76,7 +76,7 @@ SETTINGS = st.builds(
     lr=finite(1e-12),
     batch_size=st.integers(1, 10**6),
     min_steps=st.integers(1, 10**6),
-    max_epochs=st.integers(1, 10**9),
+    max_epochs=st.integers(1, 10**6),
     patience=st.integers(1, 10**9),
     min_delta=finite(0.0),
 )

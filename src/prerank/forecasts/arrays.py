@@ -35,12 +35,12 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         with path.open("rb") as file:
             if file.read(len(_ARCHIVE)) != _ARCHIVE:
-                return {"": _read_array(path, lambda: path.open("rb"))}
+                check_size(path, _claimed(partial(path.open, "rb")))
+                return {"": _read(partial(path.open, "rb"))}
             with zipfile.ZipFile(file) as archive:
-                return {
-                    name.removesuffix(".npy"): _read_array(path, partial(archive.open, name))
-                    for name in archive.namelist()
-                }
+                begin = {name: partial(archive.open, name) for name in archive.namelist()}
+                check_size(path, sum(map(_claimed, begin.values())))
+                return {name.removesuffix(".npy"): _read(b) for name, b in begin.items()}
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     except Exception as error:  # what a broken file raises is not documented
@@ -52,12 +52,15 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
         ) from error
 
 
-def _read_array(path: Path, begin: Callable[[], IO[bytes]]) -> npt.NDArray[Any]:
-    """Read an array from a stream, unless its header claims more than the file can hold."""
+def _claimed(begin: Callable[[], IO[bytes]]) -> int:
+    """Bytes that an array takes by its header."""
     with begin() as stream:
         header = _HEADERS[np.lib.format.read_magic(stream)]
         shape, _, dtype = header(stream)
-        check_size(path, math.prod(shape) * dtype.itemsize)
+        return math.prod(shape) * int(dtype.itemsize)
+
+
+def _read(begin: Callable[[], IO[bytes]]) -> npt.NDArray[Any]:
     with begin() as stream:
         array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
         return array
@@ -108,7 +111,7 @@ def match_array(path: Path, arrays: Arrays, observations: Frame, choices: Choice
     targets = _targets(path, stored, frame, observations, choices)
     names = targets if stored is None else stored
     axis = choices.sample_axis
-    if axis is None and _AXIS in arrays and arrays[_AXIS].dtype.kind == "i":
+    if axis is None and _AXIS in arrays and arrays[_AXIS].dtype.kind == "i" and arrays[_AXIS].size:
         axis = int(arrays[_AXIS].flat[0])
     values, remarks = _samples_first(path, values, (size, len(names)), axis)
     if choices.key is None:

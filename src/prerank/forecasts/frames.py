@@ -156,7 +156,8 @@ def as_arrow(values: npt.NDArray[Any]) -> "pa.ChunkedArray":
     try:
         array = pa.array(values.tolist() if kind == "O" else np.ascontiguousarray(values))
     except (pa.ArrowException, TypeError, ValueError):
-        array = pa.array([str(value) for value in values.tolist()])
+        texts = [str(value).encode("utf-8", "replace").decode() for value in values.tolist()]
+        array = pa.array(texts)
     return pa.chunked_array([array])
 
 

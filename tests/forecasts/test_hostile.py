@@ -1,0 +1,60 @@
+"""Files that mean harm: small ones that claim much, and odd contents."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from prerank.errors import InputError
+from prerank.forecasts import read_forecasts
+
+OBSERVED = np.zeros((5, 2))
+
+
+def write_claims(path, entries, rows):
+    """An archive of arrays that are all header: each claims 8 bytes times rows."""
+    header = io.BytesIO()
+    shape = {"descr": "<f8", "fortran_order": False, "shape": (rows,)}
+    np.lib.format.write_array_header_1_0(header, shape)
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(entries):
+            archive.writestr(f"key_{number}.npy", header.getvalue())
+    return path
+
+
+def test_entries_are_bounded_together(tmp_path):
+    path = write_claims(tmp_path / "claims.npz", 3, 10**8)  # .75 GiB each
+    with pytest.raises(InputError, match=r"claims to hold 2\.2 GiB"):
+        read_forecasts(path, path)
+
+
+def test_a_grid_of_many_dimensions_is_bounded_by_its_coordinates(tmp_path):
+    h5netcdf = pytest.importorskip("h5netcdf")
+    path = tmp_path / "grid.nc"
+    with h5netcdf.File(path, "w") as file:
+        names = [f"d{i}" for i in range(22)] + ["sample"]
+        file.dimensions = dict.fromkeys(names, 2)
+        file.create_variable("rain", tuple(names), "i1", chunks=(2,) * 23, compression="gzip")
+    with pytest.raises(InputError, match="claims to hold"):
+        read_forecasts(path, path)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"sample_axis": np.zeros(0, dtype=int)},
+        {"key_day": np.array(["\ud800"] * 5)},
+        {"targets": np.array([f"t{i}" for i in range(200_000)])},
+    ],
+    ids=lambda odd: next(iter(odd)),
+)
+def test_odd_arrays_are_read_or_refused(odd, tmp_path):
+    path = tmp_path / "odd.npz"
+    np.savez(path, samples=np.zeros((3, 5, 2)), observations=OBSERVED, **odd)
+    try:
+        found = read_forecasts(path, path)
+    except InputError as error:
+        assert "odd.npz" in str(error)
+    else:
+        assert found.observations.shape == (5, 2)

@@ -1,13 +1,20 @@
-"""Seeds: one number, unrelated streams for unrelated purposes."""
+"""What users pass: seeds, one number for unrelated streams; arrays and tables; their labels."""
+
+import subprocess
+import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+import xarray as xr
+from torch.distributions import Independent, Normal
 
+from prerank import MixtureRegressor, diagnose, pit
 from prerank.datasets import AR1Regression
 from prerank.distributions import draw
-from prerank.errors import PrerankError
-from prerank.inputs import as_generator, as_tensor
+from prerank.errors import InputTypeError, PrerankError, ShapeError
+from prerank.inputs import as_generator, as_points, as_tensor, column_names
 from truths import gaussian_mixture
 
 PURPOSES = ["sample", "draw", "data", "null"]
@@ -64,3 +71,85 @@ def test_draws_do_not_meet_the_noise_of_the_data():
 def test_arrays_with_holes_are_refused(value, words):
     with pytest.raises(PrerankError, match=words):
         as_tensor(value, "y")
+
+
+# --- labels of xarray ---------------------------------------------------------------------------
+
+NAMES = ["wind", "rain"]
+
+
+def observed(rows=30, dims=("time", "target"), **labels):
+    """Standard normal pairs as a DataArray."""
+    values = np.random.default_rng(0).normal(size=(rows, 2))
+    return xr.DataArray(values, dims=dims, coords=labels)
+
+
+def standard(rows, dim):
+    return Independent(Normal(torch.zeros(rows, dim), torch.ones(rows, dim)), 1)
+
+
+def test_the_last_dimension_of_a_dataarray_names_the_targets():
+    y = observed(target=NAMES)
+    table = diagnose(standard(30, 2), y, preranks="marginal", generator=0).table
+    assert list(table["component"]) == ["all", *NAMES]
+    x = xr.DataArray(np.random.default_rng(1).normal(size=(30, 3)), dims=["time", "input"])
+    model = MixtureRegressor(1, hidden=(4,), max_epochs=1, random_state=0).fit(x, y)
+    assert model.target_names_ == tuple(NAMES)
+
+
+UNNAMED = {
+    "no labels": observed(),
+    "labels of rows alone": observed(time=np.arange(30.0)),
+    "columns is no table's": observed(columns=("time", np.arange(30))),
+}
+
+
+@pytest.mark.parametrize("case", UNNAMED)
+def test_targets_without_labels_are_numbered(case):
+    assert column_names(UNNAMED[case], 2) == ["y0", "y1"]
+
+
+def test_a_dimension_may_have_any_name():
+    assert column_names(observed(dims=("rows", "columns"), columns=NAMES), 2) == NAMES
+    assert column_names(observed(target=[850, 500]), 2) == ["850", "500"]
+    assert column_names(observed(target=NAMES)[:, 0].rename("wind"), 1) == ["wind"]
+    # A vector has rows, and no dimension of targets.
+    assert column_names(observed(target=NAMES)[:1, 0].assign_coords(time=["Monday"]), 1) == ["y0"]
+
+
+def test_a_dataset_is_refused_with_a_way_out():
+    data = observed(target=NAMES).to_dataset("target")
+    with pytest.raises(InputTypeError, match=r"y is an xarray.Dataset: .*adapters.from_xarray"):
+        diagnose(standard(30, 2), data)
+    array = data.to_dataarray().transpose(..., "variable")  # as the message says
+    assert column_names(array, 2) == NAMES
+    np.testing.assert_array_equal(as_tensor(array, "y"), observed())
+
+
+def test_xarray_is_not_imported_to_find_out():
+    script = (
+        "import sys, torch; from prerank.inputs import as_tensor, column_names;"
+        "column_names(torch.zeros(3, 2), 2); as_tensor([[1.0]], 'y');"
+        "assert 'xarray' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+# --- one target ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [torch.as_tensor, np.asarray, list, pd.Series])
+def test_one_target_may_come_as_a_vector(make):
+    values = np.random.default_rng(0).normal(size=30).astype(np.float32)
+    dist = standard(30, 1)
+    found = pit(dist, make(values), "marginal", generator=0)
+    torch.testing.assert_close(found, pit(dist, values[:, None], "marginal", generator=0))
+
+
+def test_a_vector_is_refused_for_several_targets():
+    with pytest.raises(ShapeError, match=r"got \(30,\); one target has an axis too"):
+        pit(standard(30, 2), torch.zeros(30), "marginal")
+    with pytest.raises(ShapeError, match=r"y\[\.\.\., None\]"):
+        as_points(np.zeros(3), "y")
+    with pytest.raises(ShapeError, match=r"got \(3,\)$"):  # two axes short
+        as_points(np.zeros(3), "samples", min_dims=3)

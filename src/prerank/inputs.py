@@ -1,7 +1,9 @@
 """Checking and converting what users pass: arrays, tables, tensors, seeds."""
 
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +28,8 @@ __all__ = [
     "column_names",
     "full_precision",
     "parameter_of",
+    "refuse_dataset",
+    "repeated",
 ]
 
 Shape = torch.Size | list[int] | tuple[int, ...]
@@ -42,6 +46,7 @@ def as_tensor(value: object, name: str) -> Tensor:
         >>> as_tensor([[1, 2], [3, 4]], "y").dtype
         torch.float64
     """
+    refuse_dataset(value, name)
     if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
         raise InputError(f"{name} has masked values: remove those rows or impute them first")
     if isinstance(value, Tensor):
@@ -73,6 +78,22 @@ def as_tensor(value: object, name: str) -> Tensor:
     return _refuse_half(torch.from_numpy(array), name)
 
 
+def refuse_dataset(value: object, name: str) -> None:
+    """Raise if a value is an xarray.Dataset, which holds several arrays."""
+    if _is_of_xarray(value, "Dataset"):
+        raise InputTypeError(
+            f"{name} is an xarray.Dataset: make one array of it with "
+            f"{name}.to_dataarray().transpose(..., 'variable'), or match samples with observations "
+            "by prerank.adapters.from_xarray"
+        )
+
+
+def _is_of_xarray(value: object, kind: str) -> bool:
+    """Whether a value is of a class of xarray, which is not imported to find out."""
+    xarray: Any = sys.modules.get("xarray")
+    return xarray is not None and isinstance(value, getattr(xarray, kind))
+
+
 def _refuse_half(value: Tensor, name: str) -> Tensor:
     if value.dtype not in (torch.float32, torch.float64):
         raise InputTypeError(
@@ -87,7 +108,9 @@ def as_points(value: object, name: str, *, min_dims: int = 2) -> Tensor:
     points = as_tensor(value, name)
     if points.dim() < min_dims:
         wanted = "(S, ..., N, D)" if min_dims > 2 else "(..., N, D)"
-        raise ShapeError(f"{name} must have shape {wanted}, got {tuple(points.shape)}")
+        one_short = points.dim() == min_dims - 1
+        hint = f"; one target has an axis too, as in {name}[..., None]" if one_short else ""
+        raise ShapeError(f"{name} must have shape {wanted}, got {tuple(points.shape)}{hint}")
     if points.numel() == 0:
         raise ShapeError(f"{name} is empty: its shape is {tuple(points.shape)}")
     check_finite(points, name)
@@ -148,7 +171,8 @@ def check_observations(dist: Distribution, y: object) -> Tensor:
 
     Args:
         dist: a distribution with `batch_shape (..., N)` and `event_shape (D,)`.
-        y: observations `(..., N, D)`; leading stack axes may be left out, or have size 1.
+        y: observations `(..., N, D)`; leading stack axes may be left out, or have size 1. Where
+            there is one target, `(N,)` will do.
 
     Returns:
         A finite tensor of shape `batch_shape + (D,)`.
@@ -158,6 +182,8 @@ def check_observations(dist: Distribution, y: object) -> Tensor:
     if reference is not None:
         check_same_device(reference, points, ("dist", "y"))
         points = points.to(reference.dtype)
+    if points.dim() == 1 and dist.event_shape == (1,):
+        points = points.unsqueeze(-1)
     points = as_points(points, "y")
     shape = dist.batch_shape + dist.event_shape
     if points.shape[-2:] != shape[-2:] or points.dim() > len(shape):
@@ -243,6 +269,16 @@ def as_positive(value: object, name: str, *, minimum: float = 0.0) -> float:
     return number
 
 
+def repeated(names: Iterable[str]) -> list[str]:
+    """Names that come more than once, sorted.
+
+    Example:
+        >>> repeated(["b", "a", "b"])
+        ['b']
+    """
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
 def as_device(value: object, name: str) -> torch.device:
     """Turn a name into a device on which values can be stored."""
     try:
@@ -265,8 +301,14 @@ def full_precision() -> Iterator[None]:
 
 
 def column_names(y: Any, size: int) -> Sequence[str]:
-    """Return the names of the targets: a table's columns, a series' name, or y0, y1, ..."""
-    columns = getattr(y, "columns", None)
+    """Return the names of the targets: a table's columns, a series' name, or y0, y1, ...
+
+    Those of an array of xarray are the labels of its last dimension.
+    """
+    if _is_of_xarray(y, "DataArray") and y.ndim > 1:
+        columns = y.indexes.get(y.dims[-1])
+    else:
+        columns = getattr(y, "columns", None)
     if columns is None and hasattr(y, "to_numpy"):  # a series of pandas or polars
         columns = [name for name in [getattr(y, "name", None)] if name not in (None, "")]
     if columns is not None and len(columns) == size:

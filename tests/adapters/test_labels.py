@@ -150,6 +150,17 @@ def test_a_long_table_is_diagnosed():
 
 SAMPLED, OBSERVED = forecasts()
 LONG, WIDE = tables()
+
+
+def renumbered():
+    """A table that numbers its lines in all rows together."""
+    return (
+        LONG.reset_index("member", drop=True)
+        .assign(member=range(len(LONG)))
+        .set_index("member", append=True)
+    )
+
+
 BAD = {
     "axis": (lambda: from_arrays(np.zeros((3, 4, 2)), sample_axis=3), "sample_axis is 3"),
     "axis type": (lambda: from_arrays(np.zeros((3, 4, 2)), target_axis=True), "must be an int"),
@@ -189,7 +200,42 @@ BAD = {
         lambda: from_pandas(pd.concat([LONG, LONG.iloc[:1]]), WIDE, sample="member"),
         "samples has an index with duplicates",
     ),
-    "a line too few": (lambda: from_pandas(LONG.iloc[1:], WIDE, sample="member"), "NaN"),
+    "a line too few": (
+        lambda: from_pandas(LONG.iloc[1:], WIDE, sample="member"),
+        r"samples numbers 40 different samples, but row .* has only 39 of them",
+    ),
+    "other numbers in each row": (
+        lambda: from_pandas(renumbered(), WIDE, sample="member"),
+        "all rows need samples of the same numbers",
+    ),
+    "levels without names": (
+        lambda: from_pandas(
+            LONG.rename_axis(["member", None, None]),
+            WIDE.rename_axis([None, None]),
+            sample="member",
+        ),
+        "each by a name of its own",
+    ),
+    "rows of y twice": (
+        lambda: from_pandas(LONG, pd.concat([WIDE, WIDE.iloc[:1]]), sample="member"),
+        "rows of y has duplicates",
+    ),
+    "samples is an array": (
+        lambda: from_pandas(LONG.to_numpy(), WIDE, sample="member"),
+        "samples must be a pandas.DataFrame",
+    ),
+    "y is a series": (
+        lambda: from_pandas(LONG, WIDE["rain"], sample="member"),
+        r"y is a pandas.Series: .*y\.to_frame\(\)",
+    ),
+    "y is None": (
+        lambda: from_pandas(LONG, None, sample="member"),
+        "y must be a pandas.DataFrame .* got builtins.NoneType",
+    ),
+    "y is a list": (
+        lambda: from_pandas(LONG, [1.0], sample="member"),
+        "y must be a pandas.DataFrame .* got builtins.list",
+    ),
 }
 
 

@@ -97,6 +97,15 @@ def test_right_laws_are_cleared_and_wrong_ones_blamed(family):
     judge(dist, double, blamed="marginal hdr" if family != "Beta" else "marginal")
 
 
+def test_families_that_a_version_lacks_are_passed_over(monkeypatch):
+    """Version 0.5.6 has no Beta."""
+    poisson, unknown = law("Poisson"), distns.LogitNormal(np.zeros((2, 5)))
+    monkeypatch.delattr(distns, "Beta")
+    assert from_ngboost(poisson).event_shape == (1,)
+    with pytest.raises(PrerankError, match="is not known here"):
+        from_ngboost(unknown)
+
+
 @pytest.mark.filterwarnings("default")  # of NGBoost and what it is made of
 def test_fitted_regressors():
     """One regressor for the pair is right; one for each target misses their dependence."""

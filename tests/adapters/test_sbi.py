@@ -6,8 +6,7 @@ from torch.distributions import Distribution, MultivariateNormal
 
 from adapters.judging import judge, load
 from prerank import Ensemble, pit
-from prerank.adapters import Mixture, from_sbi
-from prerank.adapters.sbi import AmortisedPosterior
+from prerank.adapters import AmortisedPosterior, Mixture, from_sbi
 from prerank.errors import PrerankError
 
 sbi = load("sbi.inference")
@@ -106,6 +105,41 @@ def test_a_seed_fixes_the_draws_and_densities_draw_nothing(amortised):
     state = torch.get_rng_state()
     from_sbi(posterior, x).log_prob(theta)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_number_of_draws_for_the_normalisation_is_passed_on(amortised):
+    posterior, prior = amortised
+    _, x = simulate(prior, 3, seed=23)
+    assert from_sbi(posterior, x).n_correction == 1000
+    assert from_sbi(posterior, x, n_correction=50).n_correction == 50
+    both = from_sbi(posteriors.EnsemblePosterior([posterior] * 2), x, n_correction=50)
+    assert [part.n_correction for part in both.components] == [50, 50]
+    with pytest.raises(PrerankError, match="n_correction must be at least 1"):
+        from_sbi(posterior, x, n_correction=0)
+
+
+def told_the_shape(posterior):
+    """Observations of another width are refused at the call, and the right width is named."""
+    for width in (1, DIM + 1):
+        with pytest.raises(PrerankError, match=r"x has shape \(5, .*: give x \(N, 2\)"):
+            from_sbi(posterior, torch.zeros(5, width), n_samples=2)
+
+
+def test_observations_of_another_width_are_told_at_the_call(amortised):
+    told_the_shape(amortised[0])
+    told_the_shape(posteriors.EnsemblePosterior([amortised[0]] * 2))
+
+
+KINDS = {"likelihood": "NLE", "ratio": "NRE", "flow matching": "FMPE"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_posteriors_without_a_density_tell_their_shape(kind):
+    checks, prior = Distribution._validate_args, PRIORS["normal"]()
+    trainer = getattr(sbi, KINDS[kind])(prior, show_progress_bars=False)
+    trainer.append_simulations(*simulate(prior, 100, seed=27)).train(max_num_epochs=1)
+    Distribution.set_default_validate_args(checks)
+    told_the_shape(trainer.build_posterior())
 
 
 def test_numbers_of_observations_are_split(amortised, monkeypatch):

@@ -8,7 +8,7 @@ from torch.distributions import Independent
 
 from adapters.judging import evidence, judge, load
 from prerank import Ensemble, GaussianMixture, diagnose
-from prerank.adapters import from_skpro
+from prerank.adapters import Labelled, from_skpro
 from prerank.errors import PrerankError
 
 laws = load("skpro.distributions")
@@ -78,6 +78,25 @@ def test_columns_name_the_components():
     assert list(found.table["component"]) == ["all", *COLUMNS]
 
 
+# --- observations, matched by label -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["exact", "empirical", "sampled"])
+def test_observations_are_matched_by_label(kind):
+    theirs = {"exact": law("Normal"), "empirical": empirical(), "sampled": logistic()}[kind]
+    values = np.random.default_rng(0).normal(size=theirs.shape)
+    y = pd.DataFrame(values, index=theirs.index, columns=theirs.columns)
+    shuffled = y.sample(frac=1, random_state=0)[COLUMNS[::-1]]
+    dist, observed = found = from_skpro(theirs, shuffled, generator=0)
+    assert isinstance(found, Labelled)
+    pd.testing.assert_frame_equal(observed, y)
+    expected = from_skpro(theirs, generator=0)
+    assert type(dist) is type(expected)
+    torch.testing.assert_close(dist.mean, expected.mean)
+    table = diagnose(dist, observed, preranks="marginal", generator=0).table
+    assert list(table["component"]) == ["all", *COLUMNS]
+
+
 # --- mixtures, samples and laws that are not known ----------------------------------------------
 
 
@@ -132,6 +151,51 @@ def test_an_empirical_law_keeps_its_samples():
     np.testing.assert_allclose(from_skpro(empirical(weights)).mean, empirical(weights).mean())
 
 
+# The same law: skpro goes by the labels of its samples, not by the order of their lines.
+ORDERS = {
+    "sample by sample": lambda lines: lines,
+    "row by row": lambda lines: lines.sort_index(level=["row", "sample"]),
+    "backwards": lambda lines: lines[::-1],
+    "shuffled": lambda lines: lines.sample(frac=1, random_state=0),
+}
+PARTS = {
+    "all": lambda dist: dist,
+    "some rows": lambda dist: dist.iloc[[3, 1]],
+    "other columns": lambda dist: dist.iloc[:, [1, 0]],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_samples_are_matched_by_label(order, part, weighted):
+    first = empirical(np.random.default_rng(1).uniform(size=20 * ROWS) if weighted else None)
+    weights = first.weights.sample(frac=1, random_state=1) if weighted else None
+    theirs = PARTS[part](laws.Empirical(ORDERS[order](first.spl), weights=weights))
+    found, expected = from_skpro(theirs), theirs.mean()[list(theirs.columns)]
+    np.testing.assert_allclose(found.mean, expected)
+    np.testing.assert_array_equal(found.samples[3], first.spl.loc[3].reindex_like(expected))
+
+
+def test_rows_with_several_labels():
+    index = pd.MultiIndex.from_product([range(5), ["b", "a"], [2, 1, 3]])
+    values = np.random.default_rng(0).normal(size=(len(index), 2))
+    theirs = laws.Empirical(pd.DataFrame(values, index=index, columns=COLUMNS))
+    np.testing.assert_allclose(from_skpro(theirs).mean, theirs.mean())
+
+
+def test_empirical_laws_are_diagnosed():
+    rng = np.random.default_rng(0)
+    index = pd.MultiIndex.from_product([range(40), range(500)], names=["sample", "row"])
+    centre = 3 * rng.normal(size=(500, 2))
+    values = np.tile(centre, (40, 1)) + rng.normal(size=(len(index), 2))
+    spl = pd.DataFrame(values, index=index, columns=COLUMNS).sample(frac=1, random_state=0)
+    dist = from_skpro(laws.Empirical(spl, index=pd.RangeIndex(500), skip_init_sorted=True))
+    y = centre + rng.normal(size=(500, 2))
+    judge(dist, y)
+    judge(dist, centre + 1.6 * (y - centre), blamed="marginal")
+
+
 def logistic(rows=ROWS):
     return laws.Logistic(
         mu=np.zeros((rows, 2)), scale=1.0, index=pd.RangeIndex(rows), columns=pd.Index(COLUMNS)
@@ -183,7 +247,32 @@ def test_a_fitted_regressor():
     assert evidence(dist, y[1000:] + 0.3)["marginal"] < 0.005
 
 
+OBSERVED = pd.DataFrame(np.zeros((ROWS, 2)), columns=COLUMNS)
+
+
+def uneven():
+    """A law whose row 7 has lost a sample."""
+    lines = empirical().spl.drop((3, 7))
+    return laws.Empirical(lines)
+
+
 BAD = {
+    "a sample too few": (lambda: from_skpro(uneven()), "row 7 has only 19 of them"),
+    "a sample twice": (
+        lambda: from_skpro(laws.Empirical(pd.concat([empirical().spl] * 2))),
+        "dist.spl has an index with duplicates",
+    ),
+    "rows without samples": (
+        lambda: from_skpro(laws.Empirical(empirical().spl, index=pd.RangeIndex(5, ROWS + 2))),
+        "2 rows that have no sample, such as 30",
+    ),
+    "y is a list": (lambda: from_skpro(law("Normal"), [1.0]), "y must be a pandas.DataFrame"),
+    "y is a series": (lambda: from_skpro(law("Normal"), OBSERVED["height"]), r"y\.to_frame"),
+    "other rows": (lambda: from_skpro(law("Normal"), OBSERVED[2:]), "rows of dist and y differ"),
+    "other columns": (
+        lambda: from_skpro(law("Normal"), OBSERVED.rename(columns={"height": "length"})),
+        "columns of dist and y differ: 1 labels are only in dist .*'height'",
+    ),
     "a torch law": (lambda: from_skpro(torch.distributions.Normal(0.0, 1.0)), "dist must be"),
     "scalar": (lambda: from_skpro(laws.Normal(mu=0.0, sigma=1.0)), "needs an index and columns"),
     "n_samples": (lambda: from_skpro(logistic(), n_samples=1), "n_samples must be at least 2"),

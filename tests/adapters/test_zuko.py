@@ -13,11 +13,11 @@ zuko = load("zuko")
 DIM, CONTEXT = 2, 3
 
 FLOWS = {
-    "spline": lambda c: zuko.flows.NSF(DIM, c, transforms=1, hidden_features=(16,)),
-    "affine": lambda c: zuko.flows.MAF(DIM, c, transforms=2, hidden_features=(16,)),
-    "mixture": lambda c: zuko.mixtures.GMM(DIM, c, components=3),
-    "diagonal mixture": lambda c: zuko.mixtures.GMM(
-        DIM, c, components=3, covariance_type="diagonal"
+    "spline": lambda c, d=DIM: zuko.flows.NSF(d, c, transforms=1, hidden_features=(16,)),
+    "affine": lambda c, d=DIM: zuko.flows.MAF(d, c, transforms=2, hidden_features=(16,)),
+    "mixture": lambda c, d=DIM: zuko.mixtures.GMM(d, c, components=3),
+    "diagonal mixture": lambda c, d=DIM: zuko.mixtures.GMM(
+        d, c, components=3, covariance_type="diagonal"
     ),
 }
 by_flow = pytest.mark.parametrize("name", FLOWS)
@@ -52,6 +52,35 @@ def test_a_right_flow_is_cleared_and_a_wide_one_blamed(name):
     judge(dist, y)
     centre = flow(x).sample((200,)).mean(0)
     judge(dist, centre + 0.5 * (y - centre), blamed="marginal hdr")
+
+
+CONTEXTS = {  # and what is said to them, for a flow with contexts of three numbers and one without
+    "none": ({"rows": 5}, "flow needs contexts: give x", None),
+    "too wide": ({"x": np.zeros((5, 4))}, r"no contexts x of shape \(5, 4\)", "only rows where it"),
+    "too narrow": ({"x": torch.zeros(5, 1)}, r"no contexts x of shape \(5, 1\)", "only rows where"),
+    "right": ({"x": torch.zeros(5, 3)}, None, "or only rows where it was made without contexts"),
+    "float64": ({"x": torch.zeros(5, 3).double()}, "torch.float64", "only rows where it was made"),
+    "a vector": ({"x": torch.zeros(3)}, r"x\[:, None\] for contexts of one", r"x\[None\] for a"),
+    "both": ({"x": torch.zeros(5, 3), "rows": 5}, "leave one out", "leave one out"),
+}
+
+
+@by_flow
+@pytest.mark.parametrize("features", [1, DIM])
+@pytest.mark.parametrize("case", CONTEXTS)
+def test_contexts_that_a_flow_does_not_take_are_told_at_the_call(name, features, case):
+    given, with_contexts, without = CONTEXTS[case]
+    state = torch.get_rng_state()
+    for contexts, message in ((CONTEXT, with_contexts), (0, without)):
+        with torch.random.fork_rng():
+            flow = FLOWS[name](contexts, features)
+        if message is None:
+            assert from_zuko(flow, **given).sample().shape == (5, features)
+            torch.set_rng_state(state)
+        else:
+            with pytest.raises(PrerankError, match=message):
+                from_zuko(flow, **given)
+        assert torch.equal(torch.get_rng_state(), state)  # the check leaves no trace
 
 
 BAD = {

@@ -717,6 +717,20 @@ def test_other_tables_are_refused_in_prediction(name):
         model.predict(table)
 
 
+def test_datasets_of_xarray_are_refused():
+    xr = pytest.importorskip("xarray")
+    data = xr.Dataset({"a": ("row", X[:, 0]), "b": ("row", X[:, 1])})
+    model = regressor().fit(X, Y)
+    calls = {
+        "X": (lambda: regressor().fit(data, Y), lambda: model.predict(data)),
+        "y": (lambda: regressor().fit(X, data), lambda: model.score(X, data)),
+    }
+    for name, pair in calls.items():
+        for call in pair:
+            with pytest.raises(PrerankError, match=f"{name} is an xarray.Dataset: .*from_xarray"):
+                call()
+
+
 def test_numbers_that_are_known_levels_are_taken_as_text():
     whole = pd.DataFrame({"size": X[:, 0], "year": 2020 + np.arange(ROWS) % 3})
     text = whole.assign(year=whole["year"].astype(str))

@@ -1,7 +1,5 @@
 """Every format gives back the same samples beside the same observations."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -349,5 +347,6 @@ def test_netcdf_without_xarray(tmp_path, monkeypatch):
     for module in ("xarray", "h5netcdf", "h5py"):
         with monkeypatch.context() as patch:
             patch.setitem(__import__("sys").modules, module, None)
-            with pytest.raises(InputError, match=re.escape("pip install 'prerank[adapters]'")):
+            told = "pip install xarray h5netcdf h5py, or install prerank with its extra 'netcdf'"
+            with pytest.raises(InputError, match=told):
                 read_forecasts(source, OBSERVATION_FILES["csv"](tmp_path))

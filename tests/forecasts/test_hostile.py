@@ -52,9 +52,8 @@ def test_a_grid_of_many_dimensions_is_bounded_by_its_coordinates(tmp_path):
 def test_odd_arrays_are_read_or_refused(odd, tmp_path):
     path = tmp_path / "odd.npz"
     np.savez(path, samples=np.zeros((3, 5, 2)), observations=OBSERVED, **odd)
-    try:
-        found = read_forecasts(path, path)
-    except InputError as error:
-        assert "odd.npz" in str(error)
-    else:
-        assert found.observations.shape == (5, 2)
+    if "sample_axis" in odd:
+        assert read_forecasts(path, path).observations.shape == (5, 2)
+        return
+    with pytest.raises(InputError, match=r"odd\.npz"):
+        read_forecasts(path, path)

@@ -224,6 +224,12 @@ def test_a_law_of_known_form():
     assert (z.std((0, 1)) - 1).abs().max() < 5 / 40_000**0.5
 
 
+def test_a_law_says_what_it_has_instead_of_a_mean():
+    law, _ = known()
+    with pytest.raises(NotImplementedError, match=r"use \.median"):
+        _ = law.mean
+
+
 def test_laws_in_other_units_are_laws():
     law, _ = known()
     loc, scale = torch.tensor([1.0, 2.0], dtype=F64), torch.tensor([0.1, 7.0], dtype=F64)

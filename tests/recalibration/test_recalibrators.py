@@ -124,6 +124,19 @@ def test_bad_input_is_named(prerank, bad):
 
 
 @every_recalibrator
+def test_the_text_says_what_was_found(prerank):
+    recalibrator = RECALIBRATORS[prerank](n_samples=100, generator=3)
+    name = f"{type(recalibrator).__name__}(n_samples=100, generator=3)"
+    assert repr(recalibrator) == f"<{name}, not fitted>"
+    guess, y = narrow(200)
+    y[:, 1] = guess.sample()[:, 1]  # one target is right
+    fitted = recalibrator.fit(guess, y)
+    total, changed = len(fitted.corrections_), sum(not c.is_identity for c in fitted.corrections_)
+    assert changed == 1
+    assert repr(fitted) == f"<{name}, fitted to 2 targets: 1 of {total} PITs corrected>"
+
+
+@every_recalibrator
 def test_bad_use_is_named(prerank):
     kind = RECALIBRATORS[prerank]
     with pytest.raises(InputError, match="not fitted"):

@@ -17,11 +17,12 @@ from prerank.adapters.mixtures import Mixture, mixture
 from prerank.adapters.networks import deep_ensemble, mc_dropout
 from prerank.adapters.ngboost import from_ngboost
 from prerank.adapters.products import Product, product
-from prerank.adapters.sbi import from_sbi
+from prerank.adapters.sbi import AmortisedPosterior, from_sbi
 from prerank.adapters.skpro import from_skpro
 from prerank.adapters.zuko import from_zuko
 
 __all__ = [
+    "AmortisedPosterior",
     "Labelled",
     "Mixture",
     "Product",

@@ -4,6 +4,8 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from torch.distributions import Distribution
 
 from prerank.adapters.libraries import library, wrong_type
 from prerank.distributions import Ensemble
@@ -13,7 +15,15 @@ from prerank.inputs import as_tensor
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Labelled", "from_arrays", "from_pandas", "from_xarray"]
+__all__ = [
+    "Labelled",
+    "by_label",
+    "check_frame",
+    "from_arrays",
+    "from_pandas",
+    "from_xarray",
+    "same_labels",
+]
 
 
 class Labelled(NamedTuple):
@@ -24,7 +34,7 @@ class Labelled(NamedTuple):
         y: `(N, D)`; its columns name the targets, its index the rows.
     """
 
-    dist: Ensemble
+    dist: Distribution
     y: "pd.DataFrame"
 
 
@@ -78,26 +88,23 @@ def from_pandas(samples: "pd.DataFrame", y: "pd.DataFrame", *, sample: str = "sa
         tensor([[3., 2.],
                 [1., 0.]], dtype=torch.float64)
     """
+    check_frame(samples, "samples")
+    check_frame(y, "y")
     levels: list[Any] = list(samples.index.names)
     rows: list[Any] = list(y.index.names)
     if sample not in levels:
         raise InputError(f"samples has no index level {sample!r}; there are {_listed(levels)}")
     others = [level for level in levels if level != sample]
-    if set(others) != set(rows) or len(others) != len(rows):
+    if set(others) != set(rows) or not len(others) == len(rows) == len(set(rows)):
         raise InputError(
             f"samples has the index levels {_listed(others)} beside {sample!r}, and y has "
-            f"{_listed(rows)}: name them alike"
+            f"{_listed(rows)}: name them alike, and each by a name of its own"
         )
-    _same_labels("columns", samples.columns, y.columns)
-    if samples.index.has_duplicates or y.index.has_duplicates:
-        where = "samples" if samples.index.has_duplicates else "y"
-        raise InputError(f"{where} has an index with duplicates: each line needs its own")
-    wide = samples[list(y.columns)].unstack(sample)  # (rows, D * S)
-    if len(rows) > 1:
-        wide = wide.reorder_levels(rows)
-    _same_labels("rows", wide.index, y.index)
-    values = wide.reindex(y.index).to_numpy().reshape(len(y), len(y.columns), -1)
-    return Labelled(Ensemble(np.moveaxis(values, -1, 0)), y)
+    same_labels("columns", samples.columns, y.columns)
+    order = [levels.index(level) for level in (sample, *rows)]
+    lines: Any = samples[list(y.columns)].reorder_levels(order)
+    same_labels("rows", lines.index.droplevel(0).unique(), y.index)
+    return Labelled(Ensemble(by_label(lines, "samples", y.index)), y)
 
 
 def from_xarray(
@@ -151,7 +158,7 @@ def from_xarray(
         )
     for dim in (*rows, target):
         ours, theirs = members.get_index(dim), observed.get_index(dim)
-        _same_labels(f"dimension {dim!r}", ours, theirs)
+        same_labels(f"dimension {dim!r}", ours, theirs)
         observed = observed.isel({dim: theirs.get_indexer(ours)})
     values = members.transpose(sample, *rows, target).to_numpy()
     size = (members.sizes[sample], -1, members.sizes[target])
@@ -176,15 +183,48 @@ def _one_array(value: Any, name: str, target: str, xr: Any) -> Any:
     return value.expand_dims({target: ["y0" if value.name is None else str(value.name)]})
 
 
-def _same_labels(what: str, ours: Any, theirs: Any) -> None:
-    """Raise unless samples and y have the same labels, in whatever order, and each once."""
-    for index, where in ((ours, "samples"), (theirs, "y")):
+def by_label(lines: Any, name: str, rows: Any) -> npt.NDArray[Any]:
+    """Lines of a long table, in any order, as an array `(S, N, columns)`.
+
+    Args:
+        lines: a table with one for each sample of each row; the first level of its index numbers
+            the samples.
+        name: of the table, for errors.
+        rows: an index of N labels, all of them among the further levels; others are left out.
+    """
+    lines = lines[lines.index.droplevel(0).isin(rows)]
+    if lines.index.has_duplicates:
+        raise InputError(f"{name} has an index with duplicates: each line needs its own")
+    sizes, n_samples = lines.index.droplevel(0).value_counts(), len(lines.index.unique(0))
+    if sizes.min() < n_samples:
+        raise InputError(
+            f"{name} numbers {n_samples} different samples, but row {sizes.idxmin()} has only "
+            f"{sizes.min()} of them: all rows need samples of the same numbers"
+        )
+    wide = lines.unstack(0).reindex(rows)  # (N, columns * S)
+    values = wide.to_numpy().reshape(len(rows), len(lines.columns), n_samples)
+    return np.moveaxis(values, -1, 0)
+
+
+def check_frame(value: object, name: str) -> None:
+    """Raise unless a value is a table of pandas."""
+    import pandas as pd
+
+    if isinstance(value, pd.Series):
+        raise InputTypeError(f"{name} is a pandas.Series: make it a table with {name}.to_frame()")
+    if not isinstance(value, pd.DataFrame):
+        raise wrong_type(name, value, "a pandas.DataFrame with a column for each target")
+
+
+def same_labels(what: str, ours: Any, theirs: Any, source: str = "samples") -> None:
+    """Raise unless a source and y have the same labels, in whatever order, and each once."""
+    for index, where in ((ours, source), (theirs, "y")):
         if index.has_duplicates:
             raise InputError(f"{what} of {where} has duplicates: each label must occur once")
     only_ours, only_theirs = ours.difference(theirs), theirs.difference(ours)
     if len(only_ours) or len(only_theirs):
         raise InputError(
-            f"{what} of samples and y differ: {len(only_ours)} labels are only in samples "
+            f"{what} of {source} and y differ: {len(only_ours)} labels are only in {source} "
             f"({_listed(only_ours[:3]) or 'none'}), {len(only_theirs)} only in y "
             f"({_listed(only_theirs[:3]) or 'none'}); select the common ones"
         )

@@ -34,7 +34,10 @@ def library(name: str, *, extra: str) -> Any:
         package = name.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != package:
             raise  # the library is there, and lacks something itself
-        raise InputError(f"{package} is not installed: pip install 'prerank[{extra}]'") from error
+        raise InputError(
+            f"{package} is not installed: pip install {package}, or install prerank with its extra "
+            f"{extra!r}"
+        ) from error
     finally:
         Distribution.set_default_validate_args(checks)
 

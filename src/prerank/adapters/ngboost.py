@@ -99,7 +99,7 @@ _FAMILIES: dict[str, Callable[[Any], Distribution]] = {
 
 def _margin(law: Any, distns: Any) -> Distribution:
     for name, build in _FAMILIES.items():
-        if isinstance(law, getattr(distns, name)):
+        if isinstance(law, getattr(distns, name, ())):  # not every version has them all
             return build(law)
     raise InputTypeError(
         f"dist is a {type(law).__name__} of NGBoost, whose law is not known here; known are "

@@ -1,6 +1,7 @@
 """Posteriors of sbi: predictions of parameters, given simulated observations."""
 
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import torch
@@ -19,12 +20,21 @@ __all__ = ["AmortisedPosterior", "from_sbi"]
 # sbi warns beyond these, and slows down: draws per call, and proposals in one batch.
 _DRAWS, _PROPOSALS = 2**20, 2**16
 
+# Where posteriors of NPE, of flow matching, of NLE and of NRE have the shape of an observation.
+_SHAPES = (
+    "posterior_estimator.condition_shape",
+    "vector_field_estimator.condition_shape",
+    "potential_fn.likelihood_estimator.input_shape",
+    "potential_fn.ratio_estimator.condition_shape",
+)
+
 
 def from_sbi(
     posterior: object,
     x: object,
     *,
     n_samples: int = 100,
+    n_correction: int = 1000,
     generator: torch.Generator | int | None = None,
 ) -> Distribution:
     r"""The posteriors :math:`p(\theta \mid x_n)` of N simulated observations, side by side.
@@ -34,13 +44,14 @@ def from_sbi(
     `diagnose(from_sbi(posterior, x), theta)`.
 
     A posterior with a density (of NPE, and ensembles of such) is drawn from when it is needed, and
-    has its `log_prob` for the HDR pre-rank. Of any other (of NLE, NRE, flow matching) samples are
-    drawn now.
+    has its `log_prob` for the HDR pre-rank (see `AmortisedPosterior`). Of any other (of NLE, NRE,
+    flow matching) samples are drawn now.
 
     Args:
         posterior: a posterior of sbi.
         x: N observations `(N, C)`.
         n_samples: draws for each x, for posteriors without a density.
+        n_correction: draws for each x, from which the normalisation of a density is estimated.
         generator: a generator or seed of these draws.
 
     Returns:
@@ -66,15 +77,22 @@ def from_sbi(
     base = library("sbi.inference.posteriors.base_posterior", extra="adapters")
     ensembles = library("sbi.inference.posteriors.ensemble_posterior", extra="adapters")
     points = as_points(x, "x").to(torch.float32)  # the dtype of sbi
+    _check_shape(posterior, points)
     if isinstance(posterior, ensembles.EnsemblePosterior):
         # sbi chooses the members once for all observations, which would make rows dependent.
         parts = [
-            from_sbi(part, points, n_samples=n_samples, generator=generator)
+            from_sbi(
+                part,
+                points,
+                n_samples=n_samples,
+                n_correction=n_correction,
+                generator=generator,
+            )
             for part in posterior.posteriors
         ]
         return mixture(parts, weights=posterior.weights)
     if isinstance(posterior, posteriors.DirectPosterior):
-        return AmortisedPosterior(posterior, points)
+        return AmortisedPosterior(posterior, points, n_correction=n_correction)
     if not isinstance(posterior, base.NeuralPosterior):
         raise wrong_type(
             "posterior", posterior, "a posterior of sbi, as build_posterior returns it"
@@ -144,6 +162,20 @@ class AmortisedPosterior(Distribution):
                 inside = within(self.posterior.prior, estimator.sample(shape, condition=block))
                 found.append(inside.to(self.x.dtype).mean(0))
         return torch.cat(found).clamp_min(1 / self.n_correction).log()
+
+
+def _check_shape(posterior: object, x: Tensor) -> None:
+    """Raise where observations have another shape than those that a posterior was trained on."""
+    for path in _SHAPES:
+        try:
+            shape = tuple(attrgetter(path)(posterior))
+        except AttributeError:  # another kind of posterior
+            continue
+        if tuple(x.shape[-len(shape) :]) != shape:
+            raise ShapeError(
+                f"x has shape {tuple(x.shape)}, but posterior was trained on observations of shape "
+                f"{shape}: give x (N, {', '.join(map(str, shape))})"
+            )
 
 
 def _draw(posterior: Any, n: int, x: Tensor, *, proposals: int | None = None) -> Tensor:

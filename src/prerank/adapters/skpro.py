@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
@@ -23,21 +23,46 @@ from torch.distributions import (
     Weibull,
 )
 
+from prerank.adapters.labels import Labelled, by_label, check_frame, same_labels
 from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import Mixture, mixture
 from prerank.distributions import Ensemble
-from prerank.errors import InputTypeError, ShapeError
+from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.inputs import as_count, as_generator
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["from_skpro"]
 
 
+@overload
 def from_skpro(
     dist: object,
+    y: None = None,
     *,
     n_samples: int = 100,
     generator: torch.Generator | int | None = None,
-) -> Distribution:
+) -> Distribution: ...
+
+
+@overload
+def from_skpro(
+    dist: object,
+    y: "pd.DataFrame",
+    *,
+    n_samples: int = 100,
+    generator: torch.Generator | int | None = None,
+) -> Labelled: ...
+
+
+def from_skpro(
+    dist: object,
+    y: "pd.DataFrame | None" = None,
+    *,
+    n_samples: int = 100,
+    generator: torch.Generator | int | None = None,
+) -> Distribution | Labelled:
     """The law of `predict_proba(X)`, exact where it is known and by samples elsewhere.
 
     The columns of most laws of skpro are independent of each other given x. Normal, LogNormal,
@@ -46,13 +71,16 @@ def from_skpro(
     `Ensemble` of its own samples. Of any other law samples are drawn.
 
     Args:
-        dist: a distribution of skpro with N rows and D columns, in the order of `y`.
+        dist: a distribution of skpro with N rows and D columns.
+        y: observations with the same rows and columns, in any order. Without them rows and columns
+            are those of `dist`, in its order, and observations have to come in the same.
         n_samples: draws, for laws that are not known here.
         generator: a generator or seed of these draws. skpro takes them from numpy's global state,
             which is seeded for the call and left as it was.
 
     Returns:
-        A distribution with `batch_shape (N,)` and `event_shape (D,)`, in float64.
+        A distribution with `batch_shape (N,)` and `event_shape (D,)`, in float64. With `y` it comes
+        as a `Labelled`, with the observations in its order.
 
     Example:
         >>> import numpy as np, pandas as pd, prerank
@@ -65,6 +93,9 @@ def from_skpro(
         >>> dist.batch_shape, dist.event_shape
         (torch.Size([200]), torch.Size([2]))
         >>> table = prerank.diagnose(dist, y, generator=0).table
+        >>> shuffled = y.sample(frac=1, random_state=0)
+        >>> table.equals(prerank.diagnose(*from_skpro(predicted, shuffled), generator=0).table)
+        True
     """
     laws = library("skpro.distributions", extra="skpro")
     base = library("skpro.distributions.base", extra="skpro").BaseDistribution
@@ -73,19 +104,23 @@ def from_skpro(
     if dist.ndim != 2:
         raise ShapeError("dist is a scalar law of skpro: it needs an index and columns")
     count = as_count(n_samples, "n_samples", minimum=2)
-    known = _exact(dist, laws)
-    if known is not None:
-        return known
-    with _forked_numpy(as_generator(generator, "skpro")):
-        drawn = dist.sample(count)
-    return Ensemble(drawn.to_numpy().reshape(count, *dist.shape))
+    if y is not None:
+        check_frame(y, "y")
+        same_labels("rows", dist.index, y.index, "dist")
+        same_labels("columns", dist.columns, y.columns, "dist")
+    law = _exact(dist, laws)
+    if law is None:
+        with _forked_numpy(as_generator(generator, "skpro")):
+            drawn = dist.sample(count)
+        law = Ensemble(drawn.to_numpy().reshape(count, *dist.shape))
+    return law if y is None else Labelled(law, y.reindex(index=dist.index, columns=dist.columns))
 
 
 def _exact(dist: Any, laws: Any) -> Distribution | None:
     """The same law in torch, None where it is not known."""
     name = type(dist).__name__
     # The class itself, not a subclass: that may be another law.
-    if name in _FAMILIES and type(dist) is getattr(laws, name):
+    if name in _FAMILIES and type(dist) is getattr(laws, name, None):
         parameters = {key: _tensor(value) for key, value in dist.get_params_df().items()}
         return Independent(_FAMILIES[name](parameters), 1)
     if type(dist) is laws.Mixture:
@@ -134,10 +169,17 @@ def _mixture(dist: Any, laws: Any) -> Distribution:
 
 
 def _empirical(dist: Any) -> Ensemble:
-    size, (rows, columns) = len(dist.spl) // len(dist.index), dist.shape
-    samples = dist.spl[list(dist.columns)].to_numpy().reshape(size, rows, columns)
-    weights = None if dist.weights is None else np.asarray(dist.weights).reshape(size, rows)
-    return Ensemble(samples, weights)
+    unknown = ~dist.index.isin(dist.spl.index.droplevel(0))
+    if unknown.any():
+        raise InputError(
+            f"dist is an Empirical law with {unknown.sum()} rows that have no sample, such as "
+            f"{dist.index[unknown][0]}: its index must name rows of its samples"
+        )
+    samples = by_label(dist.spl[list(dist.columns)], "dist.spl", dist.index)
+    if dist.weights is None:
+        return Ensemble(samples)
+    weights = dist.weights.reindex(dist.spl.index).to_frame()
+    return Ensemble(samples, by_label(weights, "dist.weights", dist.index)[..., 0])
 
 
 def _tensor(values: Any) -> Tensor:

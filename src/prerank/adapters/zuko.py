@@ -1,12 +1,17 @@
 """Normalising flows and mixtures of zuko."""
 
+from typing import Any
+
+import torch
+from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import as_gaussian_mixture
 from prerank.adapters.networks import as_input, evaluating
-from prerank.errors import InputError
-from prerank.inputs import as_count
+from prerank.distributions.draws import forked_state
+from prerank.errors import InputError, ShapeError
+from prerank.inputs import as_count, as_generator
 
 __all__ = ["from_zuko"]
 
@@ -37,16 +42,40 @@ def from_zuko(flow: object, x: object = None, *, rows: int | None = None) -> Dis
     zuko = library("zuko", extra="flows")
     if not isinstance(flow, zuko.lazy.LazyDistribution):
         raise wrong_type("flow", flow, "a flow or mixture of zuko (a LazyDistribution)")
+    if x is None and rows is None:
+        raise InputError("x is missing: give contexts (N, C), or rows for a flow without them")
+    if x is not None and rows is not None:
+        raise InputError("rows is for a flow without contexts, and x has its own: leave one out")
+    context = None if x is None else as_input(x, flow)
     with evaluating([flow]):
-        if x is not None:
-            dist = flow(as_input(x, flow))
-        elif rows is not None:
-            dist = flow().expand((as_count(rows, "rows", minimum=1),))
-        else:
-            raise InputError("x is missing: give contexts (N, C), or rows for a flow without them")
+        _check_context(flow, context)
+        dist = flow(context)
+    if rows is not None:
+        dist = dist.expand((as_count(rows, "rows", minimum=1),))
     if isinstance(dist, zuko.distributions.Mixture):
         family = MixtureSameFamily(
             Categorical(logits=dist.logits, validate_args=False), dist.base, validate_args=False
         )
         return as_gaussian_mixture(family)
     return dist
+
+
+def _check_context(flow: Any, context: Tensor | None) -> None:
+    """Raise where a flow does not take such contexts: most say so only when they are drawn from."""
+    if context is not None and context.dim() < 2:
+        raise ShapeError(
+            f"x must have shape (N, C), got {tuple(context.shape)}: use x[:, None] for contexts of "
+            "one number each, x[None] for a single one"
+        )
+    one = None if context is None else context[..., :1, :]
+    try:
+        with torch.no_grad(), forked_state(as_generator(0, "zuko")):
+            flow(one).sample()
+    except (AttributeError, RuntimeError) as error:  # zuko has no error of its own for it
+        if context is None:
+            raise InputError(f"flow needs contexts: give x (N, C), not rows ({error})") from error
+        raise InputError(
+            f"flow takes no contexts x of shape {tuple(context.shape)} and {context.dtype}: give "
+            "those it was made for, or only rows where it was made without contexts "
+            f"({error})"
+        ) from error

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from prerank.datasets.columns import as_numbers
 from prerank.datasets.reading import ROW_NUMBERS, read_columns
 from prerank.errors import InputError
+from prerank.inputs import repeated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -198,9 +199,9 @@ def _check_rows(table: "pa.Table") -> None:
 
 
 def _check_known(table: "pa.Table", names: Sequence[str], what: str) -> None:
-    repeated = sorted({name for name in names if list(names).count(name) > 1})
-    if repeated:
-        raise InputError(f"{what} name {', '.join(repeated)} more than once: name each once")
+    again = repeated(names)
+    if again:
+        raise InputError(f"{what} name {', '.join(again)} more than once: name each once")
     missing = [name for name in names if name not in table.column_names]
     if not missing:
         return

@@ -19,7 +19,7 @@ from prerank.distributions import GaussianMixture, affine
 from prerank.errors import InputError
 from prerank.estimators.encoding import check_table, in_order, text_encoder
 from prerank.estimators.fitting import fit_network, random_splits
-from prerank.inputs import as_device, as_tensor, column_names
+from prerank.inputs import as_device, as_tensor, column_names, refuse_dataset
 from prerank.models import FlowLaw, FlowNetwork, MixtureNetwork
 from prerank.preranks import PreRankLike
 from prerank.scores import energy_score
@@ -214,6 +214,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"budget must not be negative, got {self.budget!r}")
         if isinstance(self.hidden, int | float):
             raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
+        refuse_dataset(y, "y")
         check_table(X, "X")
         check_table(y, "y")
         self.encoder_ = text_encoder(X)
@@ -237,6 +238,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return inputs, targets
 
     def _encode(self, X: Any, *, reset: bool = False) -> npt.NDArray[np.float64]:
+        refuse_dataset(X, "X")
         if self.encoder_ is None:
             checked: npt.NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64)
             return checked
@@ -255,6 +257,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _standard_pair(self, X: Any, y: Any) -> tuple[Law, Tensor]:
         dist = self._law(self._standard_inputs(X))
+        refuse_dataset(y, "y")
         if self.named_targets_:
             y = in_order(y, self.target_names_)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")

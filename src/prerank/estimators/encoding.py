@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
+from prerank.inputs import repeated
 
 __all__ = ["TableEncoder", "check_table", "in_order", "text_encoder"]
 
@@ -81,11 +82,10 @@ def text_encoder(table: Any) -> TableEncoder | None:
 
 def check_table(table: Any, name: str) -> None:
     """Refuse repeated names of columns and masked values; other things pass."""
-    columns = [str(column) for column in getattr(table, "columns", ())]
-    repeated = sorted({column for column in columns if columns.count(column) > 1})
-    if repeated:
+    again = repeated(str(column) for column in getattr(table, "columns", ()))
+    if again:
         raise InputError(
-            f"{name} has several columns named {', '.join(repeated)}: give each a name of its own"
+            f"{name} has several columns named {', '.join(again)}: give each a name of its own"
         )
     if np.ma.is_masked(table):
         raise InputError(f"{name} has masked values: remove those rows or impute them")

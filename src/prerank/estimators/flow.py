@@ -25,7 +25,7 @@ class FlowRegressor(JointRegressor):
 
     The same face as `MixtureRegressor`, for laws that are no mixtures of a few Gaussians: skewed,
     bounded or curved ones (`prerank.models.FlowNetwork` has the map). It needs zuko
-    (`pip install "prerank[flows]"`), and more time: every sample of the penalty goes through the
+    (the extra `flows`), and more time: every sample of the penalty goes through the
     networks. Standardisation, splits and stopping are those of `MixtureRegressor`.
 
     `predict` gives medians, target by target, not means: the mean of a flow can rest on draws that

@@ -35,8 +35,8 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         with path.open("rb") as file:
             if file.read(len(_ARCHIVE)) != _ARCHIVE:
-                check_size(path, _claimed(partial(path.open, "rb")))
-                return {"": _read(partial(path.open, "rb"))}
+                check_size(path, _claimed(lambda: path.open("rb")))
+                return {"": _read(lambda: path.open("rb"))}
             with zipfile.ZipFile(file) as archive:
                 begin = {name: partial(archive.open, name) for name in archive.namelist()}
                 check_size(path, sum(map(_claimed, begin.values())))

@@ -35,7 +35,8 @@ def read_dataset(path: Path) -> "xr.Dataset":
         import xarray as xr
     except ImportError as error:
         raise InputError(
-            f"{path}: netCDF files need xarray and h5netcdf: pip install 'prerank[adapters]'"
+            f"{path}: netCDF files need more libraries: pip install xarray h5netcdf h5py, or "
+            "install prerank with its extra 'netcdf'"
         ) from error
     with path.open("rb") as file:
         start = file.read(4)
@@ -72,7 +73,8 @@ def _check_contents(path: Path) -> None:
         nonlocal claimed
         if not isinstance(item, h5py.Dataset):
             return None
-        claimed += item.nbytes
+        # As they will be read: float64, with a column for each coordinate.
+        claimed += max(item.nbytes, 8 * item.size * (1 + item.ndim))
         return name if item.external or item.is_virtual else None
 
     with h5py.File(path, "r") as file:

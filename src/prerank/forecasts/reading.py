@@ -28,6 +28,7 @@ from prerank.forecasts.netcdf import (
 )
 from prerank.forecasts.records import Choices, Forecasts, Matched
 from prerank.forecasts.tables import match_table, numbered_columns, offered_targets
+from prerank.inputs import repeated
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -62,7 +63,7 @@ def read_forecasts(
       them `samples` and `observations`; it may name the targets in an array `targets`, the axis
       of the samples in `sample_axis`, and hold a key such as `day` in an array `key_day`.
     - netCDF (`.nc`): variables are targets, one dimension has one of the names above, and the
-      others span the rows. Needs `pip install 'prerank[adapters]'`.
+      others span the rows. Needs the libraries of the extra `netcdf`.
 
     Forecasts find their observations by the columns or coordinates that both files have; else by a
     column `row` of the samples, which counts the rows of the observations from 0; else by their
@@ -275,7 +276,7 @@ def _names_in(path: Path, content: Content) -> set[str]:
     if not isinstance(content, dict):
         return {str(name) for name in (*content.variables, *content.dims)}
     targets = array_names(content) or ()
-    again = sorted({name for name in targets if targets.count(name) > 1})
+    again = repeated(targets)
     if again:
         raise InputError(
             f"{path}: the array 'targets' names {', '.join(again)} more than once: give each "
@@ -289,7 +290,7 @@ def _names(value: str | Names | None, what: str, known: Collection[str]) -> tupl
     if value is None:
         return None
     names = [value] if isinstance(value, str) else pick_names(value, known)
-    again = sorted({name for name in names if names.count(name) > 1})
+    again = repeated(names)
     if again:
         raise InputError(f"{option(what)} names {', '.join(again)} more than once: name each once")
     if not names:

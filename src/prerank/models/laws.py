@@ -63,6 +63,13 @@ class FlowLaw(Distribution):
         return expanded
 
     @property
+    def mean(self) -> Tensor:
+        """There is none to be trusted (see above)."""
+        raise NotImplementedError(
+            "a flow has no mean that a number of points could give: use .median, or .quantiles"
+        )
+
+    @property
     def median(self) -> Tensor:
         """Median of each target, `(..., N, D)`."""
         return self.quantiles([0.5])[0]

@@ -66,6 +66,17 @@ class Recalibrator(ABC):
         self.seed_ = int(torch.randint(2**31, (), generator=source, device=device))
         return self
 
+    def __repr__(self) -> str:
+        """The arguments, and what was found where it is fitted."""
+        call = f"{type(self).__name__}(n_samples={self.n_samples}, generator={self.generator})"
+        if not hasattr(self, "corrections_"):
+            return f"<{call}, not fitted>"
+        changed = sum(not correction.is_identity for correction in self.corrections_)
+        return (
+            f"<{call}, fitted to {self.n_targets_} targets: {changed} of "
+            f"{len(self.corrections_)} PITs corrected>"
+        )
+
     def __call__(self, dist: Distribution) -> Distribution:
         """Recalibrate predictions; where no correction was found they are returned as they are.
 

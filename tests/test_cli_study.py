@@ -111,11 +111,22 @@ def test_time_that_is_up_gives_exit_code_3_and_the_study_goes_on(whole, tmp_path
     done = process("run", plan, "--out", "study", "--time-limit", "0.02", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert done.stderr == ""
-    assert re.search(r"[12] units are left", done.stdout)
+    assert re.search(r"(1 unit is|2 units are) left, [01] done by this call", done.stdout)
     later = study("run", plan, "--out", tmp_path / "study", "--device", "cpu", "--quiet")
     assert later.exit_code == 0
     one, two = (rows_of(Store(path / "study").results()) for path in (folder, tmp_path))
     pd.testing.assert_frame_equal(one, two, check_exact=True)
+
+
+@pytest.mark.parametrize("engine", ["local", "processes"])
+def test_a_terminal_sees_units_epochs_and_steps(tmp_path, monkeypatch, engine):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a terminal
+    plan = write(tmp_path / "plan.toml", PLAN)
+    done = study("run", plan, "--out", tmp_path / "study", "--device", "cpu", "--engine", engine)
+    assert done.exit_code == 0
+    for unit, runs in [("ar1, none", 2), ("ar1, marginal", 4)]:
+        assert re.search(rf"{unit} .* 1/2 .*{runs} of {runs} runs, [0-9.]+ steps/s", done.stderr)
+    assert re.search(r"units .* 1/2 .*about \d+ s left", done.stderr)
 
 
 def test_presets_can_be_run_by_name(tmp_path):

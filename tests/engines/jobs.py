@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from prerank.engines import tell
 from prerank.errors import InputError
 
 
@@ -21,6 +22,12 @@ def threads(_):
 
 def identity(_):
     return os.getpid()
+
+
+def count_aloud(n):
+    for number in range(n):
+        tell(number)
+    return n
 
 
 class StubbornError(Exception):
@@ -73,6 +80,13 @@ def linger(path):
     Path(path).touch()
     time.sleep(60)
     Path(f"{path}.end").touch()
+
+
+def wait_for(argument):
+    """Say by a file that it is at work, and wait for another file."""
+    sign, other = argument
+    sign.touch()
+    return wait_until(other.exists)
 
 
 def marked(mark):

@@ -104,6 +104,12 @@ def test_followers_of_a_failed_task_are_given_up_and_others_go_on():
     assert [failure.attempts for failure in report.failures] == [1, 0, 0, 0]
 
 
+@pytest.mark.parametrize("cost", [float("nan"), float("inf")])
+def test_a_cost_that_gives_no_order_is_refused(cost):
+    with pytest.raises(InputError, match="cost of the task a"):
+        Task("a", cost=cost)
+
+
 @pytest.mark.parametrize(
     ("tasks", "word"),
     [

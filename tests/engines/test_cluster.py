@@ -1,14 +1,17 @@
 """Tasks on real Ray clusters, whose workers and nodes are killed."""
 
 import os
+import re
 import sys
+import threading
 
 import pytest
 
-from engines.jobs import dies_until, threads, trouble
+from engines.jobs import dies_until, threads, trouble, wait_for, wait_until
 from prerank.engines import RayCluster, Task, TaskError
 from prerank.errors import InputError
 
+pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
 
@@ -19,9 +22,11 @@ def tasks(*arguments, **options):
 @pytest.fixture(scope="module")
 def cluster():
     """Two nodes of one core each, of which the second has what it calls a GPU."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    from ray import cluster_utils
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for workers: their tests' modules
+        patch.delenv("OMP_NUM_THREADS", raising=False)  # it is the engine that keeps them to one
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         found = cluster_utils.Cluster(
             initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
@@ -60,6 +65,25 @@ def test_a_task_whose_ray_worker_is_killed_is_done_in_another_attempt(cluster, t
     assert retried == ["a", "a", "c"]
 
 
+def test_tasks_of_a_node_that_is_lost_are_done_on_another(cluster, tmp_path):
+    weak = cluster.add_node(num_cpus=1)
+    signs, lost, events = [tmp_path / name for name in "abc"], tmp_path / "lost", []
+
+    def lose():
+        assert wait_until(lambda: all(sign.exists() for sign in signs))  # one on each core
+        cluster.remove_node(weak, allow_graceful=False)
+        lost.touch()
+
+    thread = threading.Thread(target=lose)
+    thread.start()
+    todo = [Task(sign.name, (sign, lost)) for sign in signs]
+    report = RayCluster(cluster.address).map(wait_for, todo, on_event=events.append)
+    thread.join()
+    assert report.values == {"a": True, "b": True, "c": True}
+    (retried,) = [event for event in events if event.kind == "retried"]
+    assert isinstance(retried.error, TaskError)
+
+
 @pytest.mark.parametrize(("gpus", "seen"), [(0.0, {None, ""}), (1.0, {"0"})])
 def test_a_gpu_is_given_to_who_wishes_for_one(cluster, gpus, seen):
     values = RayCluster(cluster.address).map(threads, tasks("a", "b", gpus=gpus)).values
@@ -67,7 +91,8 @@ def test_a_gpu_is_given_to_who_wishes_for_one(cluster, gpus, seen):
     assert {found[0] for found in values.values()} == {1}
 
 
-def test_a_wish_for_a_gpu_is_dropped_where_there_is_none():
+def test_a_wish_for_a_gpu_is_dropped_where_there_is_none(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     engine = RayCluster(workers=1)  # a cluster of its own, on this machine
     ((count, gpu),) = engine.map(threads, tasks("a", gpus=1.0)).values.values()
     assert (count, gpu or "") == (1, "")
@@ -89,9 +114,11 @@ def test_a_connection_that_is_there_is_used_and_left(cluster):
         ray.shutdown()
 
 
-def test_a_cluster_that_there_is_not_is_named():
-    with pytest.raises(InputError, match=r"address.*127\.0\.0\.1:1"):
-        RayCluster("127.0.0.1:1").map(abs, tasks(-3))
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "ray://[::1]:1"])
+def test_a_cluster_that_there_is_not_is_named(address):
+    # The errors of hosts have positive numbers, those of names that nobody knows negative ones.
+    with pytest.raises(InputError, match=rf"address.* {re.escape(address)}: .Errno \d+. "):
+        RayCluster(address).map(abs, tasks(-3))
 
 
 def test_the_memory_monitor_ends_a_task_a_bounded_number_of_times(monkeypatch):
@@ -101,7 +128,7 @@ def test_the_memory_monitor_ends_a_task_a_bounded_number_of_times(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     from engines.jobs import linger  # a minute, if nobody ends it
 
-    report = RayCluster(workers=1, retries=1).map(linger, tasks(os.devnull))
+    report = RayCluster(workers=1).map(linger, tasks(os.devnull))
     (failure,) = report.failures
-    assert failure.attempts == 2
+    assert failure.attempts == 3
     assert "OutOfMemoryError" in str(failure.error)

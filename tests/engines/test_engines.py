@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from engines.jobs import (
+    count_aloud,
     dies_until,
     identity,
     marked,
@@ -92,12 +93,38 @@ def test_one_that_raises_is_tried_again_and_given_up_and_the_others_finish(engin
         lambda: open_engine("threads"),
         lambda: open_engine("processes", workers=0),
         lambda: Processes(2, retries=-1),
-        lambda: RayCluster(workers=0),
     ],
 )
 def test_engines_that_there_are_not_are_refused(make):
     with pytest.raises(InputError):
         make()
+
+
+def test_a_cluster_without_workers_is_refused():
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match="workers"):
+        RayCluster(workers=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, InProcess),
+        ({"tasks": 0}, InProcess),
+        ({"tasks": 1}, InProcess),
+        ({"tasks": 2}, Processes),
+        ({"tasks": 1, "workers": 2}, Processes),
+        ({"tasks": 9, "workers": 1}, InProcess),
+        ({"tasks": 9, "name": "local"}, InProcess),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("available", [1, 3])
+def test_several_tasks_are_given_to_worker_processes(monkeypatch, options, kind, available):
+    monkeypatch.setattr("prerank.engines.cores", lambda: available)
+    if available == 1 and "workers" not in options:
+        kind = InProcess  # one core has nothing to share
+    assert type(open_engine(**options)) is kind
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
@@ -129,11 +156,11 @@ def test_a_worker_that_dies_is_replaced_and_its_task_is_given_up():
 
 def test_a_task_without_memory_fails_alone():
     events = []
-    report = Processes(1, retries=1).map(trouble, tasks("hungry", 4), on_event=events.append)
+    report = Processes(1).map(trouble, tasks("hungry", 4), on_event=events.append)
     assert report.values == {"4": 16}
     (failure,) = report.failures
     assert isinstance(failure.error, MemoryError)
-    assert failure.attempts == 2
+    assert failure.attempts == 3
 
 
 def test_a_task_whose_worker_is_killed_twice_is_done_in_the_third_attempt(tmp_path):
@@ -171,6 +198,30 @@ def test_a_worker_is_used_again():
     assert os.getpid() not in found.values()
 
 
+def test_what_a_task_tells_is_heard_in_its_order():
+    events = []
+    report = Processes(1).map(count_aloud, tasks(3, 2), on_event=events.append)
+    assert report.values == {"3": 3, "2": 2}
+    for n in (3, 2):
+        own = [(e.kind, e.value) for e in events if e.task.argument == n]
+        told = [("told", number) for number in range(n)]
+        assert own == [("started", None), *told, ("finished", n)]
+    assert InProcess().map(count_aloud, tasks(3)).values == {"3": 3}  # nobody listens
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "word"),
+    [(lambda x: x, 1, "function"), (square, lambda: None, "argument of the task a")],
+    ids=["function", "argument"],
+)
+def test_what_cannot_be_sent_is_named_and_no_process_is_left(function, argument, word, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRERANK_MARK", str(tmp_path))
+        with pytest.raises(InputError, match=f"{word} cannot be sent"):
+            Processes(1).map(function, [Task("a", argument)])
+    assert marked(f"PRERANK_MARK={tmp_path}") == {}
+
+
 # Ends
 
 DRIVER = """
@@ -192,6 +243,8 @@ def workers(processes):
 @pytest.mark.parametrize("name", ["processes", pytest.param("ray", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
 def test_workers_end_with_their_driver_however_it_ends(tmp_path, name, how):
+    if name == "ray":
+        pytest.importorskip("ray")
     mark = f"PRERANK_MARK={tmp_path}"
     paths = [str(tmp_path / sign) for sign in "ab"]
     driver = subprocess.Popen(

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import prerank
+from prerank.engines import InProcess, Processes, TaskError
 from prerank.errors import InputError
 from prerank.study import Plan, Store, Unit, run_study
 from prerank.training import Settings
@@ -206,6 +207,16 @@ def test_an_error_in_a_unit_leaves_no_result_and_the_study_can_go_on(whole, tmp_
     assert_same(tmp_path, whole)
 
 
+def test_a_unit_that_fails_is_named(tmp_path):
+    def fail(progress):
+        if progress.unit.variant == "marginal":
+            raise TaskError("gone")
+
+    plan = small(datasets=("pair",))
+    with pytest.raises(TaskError, match=r"^1 unit failed: pair--marginal \(TaskError: gone, atte"):
+        run_study(plan, tmp_path, on_progress=fail)
+
+
 def test_a_dataset_that_is_missing_can_be_brought_later(tmp_path, monkeypatch):
     monkeypatch.setenv("PRERANK_DATA", str(tmp_path / "data"))
     plan = tiny(datasets=("ar1", "late"), variants=("none",))
@@ -285,10 +296,11 @@ def test_a_single_target_has_no_scale_under_either_protocol(tmp_path, monkeypatc
 # Progress
 
 
-def test_progress_tells_units_runs_and_time(tmp_path):
+@pytest.mark.parametrize("engine", [InProcess(), Processes(1)], ids=["here", "worker"])
+def test_progress_tells_units_runs_and_time(tmp_path, engine):
     seen = []
     plan = tiny(datasets=("triple",), variants=("none", "marginal"))
-    run_study(plan, tmp_path, on_progress=seen.append)
+    run_study(plan, tmp_path, engine=engine, on_progress=seen.append)
     trained = [progress for progress in seen if progress.training is not None]
     assert [progress.unit.variant for progress in trained] == ["none"] * 3 + ["marginal"] * 3
     assert {progress.units for progress in seen} == {2}

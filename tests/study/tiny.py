@@ -33,11 +33,11 @@ def tiny(**changes):
     return dataclasses.replace(_TINY, **changes)
 
 
-def write_table(folder, name, dim, n=300):
-    """A dataset of two inputs and correlated targets in a file."""
+def write_table(folder, name, dim, n=300, power=1):
+    """A dataset of two inputs and correlated targets in a file; no normal law has odd powers."""
     rng = np.random.default_rng(dim)
     x = rng.normal(size=(n, 2)).astype(np.float32)
-    y = (x[:, :1] + rng.normal(size=(n, dim))).astype(np.float32)
+    y = (x[:, :1] + rng.normal(size=(n, dim)) ** power).astype(np.float32)
     return save_table(Table(name, x, y, ("a", "b"), tuple(f"t{d}" for d in range(dim))), folder)
 
 

@@ -10,14 +10,21 @@ from typing import Annotated, Literal
 import torch
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from prerank.cli.messages import UNFINISHED, AsJson, one_line_errors, print_json
 from prerank.engines import Event, open_engine
 from prerank.errors import InputError
 from prerank.inputs import as_device
 from prerank.storage import write_atomically
-from prerank.study import PRESETS, Plan, Store, StudyProgress, run_study, tables
+from prerank.study import PRESETS, Plan, Store, StudyProgress, Unit, run_study, tables
 from prerank.study.reporting import write_report
 
 __all__ = ["study"]
@@ -44,15 +51,16 @@ def run(
         Literal["local", "processes", "ray"] | None,
         typer.Option(
             help="Where units are worked on: in this process, in worker processes, or on a Ray "
-            "cluster. By default processes where there are several workers.",
+            "cluster. By default processes where there are several workers, else in this one.",
         ),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Units at a time: 1 by default, with --engine processes one for each core, with "
-            "--engine ray as many as the cluster has cores, or GPUs.",
+            help="Units at a time. By default one for each core, with one thread each, and no more "
+            "than are left; on a GPU 1, as workers share it: give more where one does not fill it; "
+            "with --engine ray as many as the cluster has cores, or GPUs.",
         ),
     ] = None,
     address: Annotated[
@@ -81,10 +89,16 @@ def run(
     with one_line_errors():
         chosen = _changed(Plan.read(plan), change or [])
         store = Store(out, chosen)
-        runs_on = open_engine(engine, workers=workers, address=address, environment=_environment())
         place = device if engine == "ray" else _place(device)
         for path in store.remove_broken() if verify else ():
             typer.echo(f"{path} cannot be read: it is removed, and made again", err=True)
+        runs_on = open_engine(
+            engine,
+            workers=workers,
+            tasks=len(store.left()) if place == "cpu" else 1,
+            address=address,
+            environment=_environment(),
+        )
         with _progress_bar(quiet) as show:
             outcome = run_study(
                 chosen,
@@ -93,11 +107,15 @@ def run(
                 time_limit=time_limit,
                 engine=runs_on,
                 on_progress=show,
-                on_event=None if runs_on.here else _tell_trouble,  # alone, the error says it
+                on_event=_tell_trouble,
             )
     left = len(outcome.left)
     if left:
-        typer.echo(f"{left} units are left: run the same command again to go on.")
+        units = "1 unit is" if left == 1 else f"{left} units are"
+        typer.echo(
+            f"{units} left, {len(outcome.finished)} done by this call: "
+            "run the same command again to go on."
+        )
         raise typer.Exit(UNFINISHED)
     typer.echo(
         f"All {len(store.units)} units are done, {len(outcome.finished)} of them by this call. "
@@ -181,13 +199,14 @@ def _environment() -> dict[str, str]:
 
 
 def _tell_trouble(event: Event) -> None:
-    if event.kind in ("retried", "failed"):
+    """Say what is tried again, and whether in vain; the error at the end names all that failed."""
+    if event.kind == "retried" or (event.kind == "failed" and event.attempt > 1):
         typer.echo(str(event), err=True)
 
 
 @contextmanager
 def _progress_bar(quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None]:
-    """A callback that draws on standard error, where that is a terminal."""
+    """A callback that draws units, and epochs of each, on standard error where it is a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield None
@@ -200,23 +219,21 @@ def _progress_bar(quiet: bool) -> Iterator[Callable[[StudyProgress], None] | Non
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("study", total=None, note="")
+        whole = bar.add_task("units", total=None, note="")
+        lines: dict[Unit, TaskID] = {}
 
         def show(progress: StudyProgress) -> None:
-            unit = f"{progress.unit.dataset}, {progress.unit.variant}"
-            done, units = progress.done, progress.units
-            bar.update(task, description=unit, completed=done, total=units, note=_note(progress))
+            unit, training = progress.unit, progress.training
+            left = "" if math.isnan(progress.left) else f"about {progress.left:.0f} s left"
+            bar.update(whole, completed=progress.done, total=progress.units, note=left)
+            if training is None:
+                if unit in lines:
+                    bar.remove_task(lines.pop(unit))
+                return
+            if unit not in lines:
+                lines[unit] = bar.add_task(f"{unit.dataset}, {unit.variant}", note="")
+            note = f"{training.running} of {training.runs} runs, {progress.rate:.1f} steps/s"
+            total = training.max_epochs
+            bar.update(lines[unit], completed=training.epoch, total=total, note=note, refresh=True)
 
         yield show
-
-
-def _note(progress: StudyProgress) -> str:
-    notes = [] if math.isnan(progress.left) else [f"about {progress.left:.0f} s left"]
-    if progress.training is not None:
-        training = progress.training
-        notes.insert(
-            0,
-            f"epoch {training.epoch}, {training.running} of {training.runs} runs going, "
-            f"{progress.rate:.1f} steps/s",
-        )
-    return "; ".join(notes)

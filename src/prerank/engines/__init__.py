@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 from prerank.engines.agenda import Agenda
+from prerank.engines.answers import tell
 from prerank.engines.base import Engine
 from prerank.engines.cluster import RayCluster
 from prerank.engines.local import InProcess
-from prerank.engines.processes import Processes
+from prerank.engines.processes import Processes, cores
 from prerank.engines.tasks import Event, Failure, Report, Task, TaskError
 from prerank.errors import InputError
 
@@ -23,6 +24,7 @@ __all__ = [
     "Task",
     "TaskError",
     "open_engine",
+    "tell",
 ]
 
 
@@ -30,6 +32,7 @@ def open_engine(
     name: Literal["local", "processes", "ray"] | None = None,
     *,
     workers: int | None = None,
+    tasks: int = 1,
     address: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Engine:
@@ -37,8 +40,10 @@ def open_engine(
 
     Args:
         name: `"local"` (this process), `"processes"` or `"ray"`. By default worker processes
-            where more than one was asked for, and this process otherwise.
-        workers: tasks at a time.
+            where there is work for more than one, and this process otherwise.
+        workers: tasks at a time. By default one for each core, and no more than there are tasks;
+            each then has one thread.
+        tasks: how many there will be.
         address: of a Ray cluster.
         environment: variables that tasks on Ray are to see; worker processes see those of this one.
 
@@ -47,7 +52,8 @@ def open_engine(
         ('Processes', 'InProcess')
     """
     if name is None:
-        name = "local" if workers in (None, 1) else "processes"
+        most = max(1, min(cores(), tasks)) if workers is None else workers
+        name = "local" if most == 1 else "processes"
     if address is not None and name != "ray":
         raise InputError(f"address: the engine {name!r} has none; it is for 'ray'")
     if name == "ray":

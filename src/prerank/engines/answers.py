@@ -1,13 +1,32 @@
-"""A call whose error travels like a value."""
+"""A call whose error travels like a value, and that can be heard while it goes on."""
 
 import pickle
 import traceback
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from prerank.engines.base import Function
 from prerank.engines.tasks import TaskError
 
-__all__ = ["answer", "portable"]
+__all__ = ["LISTENER", "Note", "answer", "portable", "tell"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a call said before it was over."""
+
+    value: Any
+
+
+LISTENER: ContextVar[Callable[[Note], None]] = ContextVar("LISTENER", default=lambda _: None)
+"""Who hears what a call says; a worker process sends it to its parent, otherwise nobody does."""
+
+
+def tell(value: Any) -> None:
+    """Say something on the way, from within a call: an `Event` of the kind `"told"` carries it."""
+    LISTENER.get()(Note(value))
 
 
 def answer(function: Function, argument: Any) -> tuple[bool, Any]:

@@ -1,7 +1,7 @@
 """One loop for all engines: begin what may begin, wait, note what ended."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from prerank.engines.agenda import Agenda
 from prerank.engines.tasks import Event, Listener, Report, Task
 from prerank.inputs import as_count
 
-__all__ = ["Ended", "Engine", "Function", "Pool"]
+__all__ = ["Ended", "Engine", "Function", "Pool", "Told"]
 
 Function = Callable[[Any], Any]
 
@@ -24,6 +24,14 @@ class Ended:
     error: BaseException | None = None
 
 
+@dataclass(frozen=True)
+class Told:
+    """What an attempt has said; it goes on."""
+
+    task: Task
+    value: Any
+
+
 class Pool(Protocol):
     """Where attempts run; opened for one call of `Engine.map`, and closed with all its work."""
 
@@ -34,8 +42,8 @@ class Pool(Protocol):
     def start(self, task: Task) -> None:
         """Begin a task."""
 
-    def wait(self) -> list[Ended]:
-        """Attempts that are over, at least one of them, or none after a while."""
+    def wait(self) -> Sequence[Ended | Told]:
+        """What attempts have said and which are over, at least one of it, or none after a while."""
 
 
 class Engine(ABC):
@@ -73,7 +81,8 @@ class Engine(ABC):
             function: picklable, unless it runs in this process.
             tasks: to be done.
             stop: asked before each task is begun; once it says yes, none is begun any more.
-            on_event: told what is begun, finished, tried again and given up.
+            on_event: told what is begun, finished, tried again and given up; and what the function
+                tells on its way (`tell`), where it runs in a worker process.
         """
         agenda = Agenda(tasks, retries=self.retries, longest_first=self.longest_first)
         if not agenda.open:
@@ -87,15 +96,20 @@ class Engine(ABC):
                     running += 1
                 if not running:
                     break  # told to stop
-                for ended in pool.wait():
-                    running -= 1
-                    if ended.error is None:
-                        on_event(agenda.finish(ended.task, ended.value))
-                        continue
-                    for event in agenda.fail(ended.task, ended.error):
+                for news in pool.wait():
+                    running -= isinstance(news, Ended)
+                    for event in _events(agenda, news):
                         on_event(event)
         return agenda.report()
 
     @abstractmethod
     def _pool(self, function: Function) -> AbstractContextManager[Pool]:
         """A pool for one call, whose processes are gone when its block ends."""
+
+
+def _events(agenda: Agenda, news: Ended | Told) -> list[Event]:
+    if isinstance(news, Told):
+        return [Event("told", news.task, agenda.attempt(news.task), news.value)]
+    if news.error is None:
+        return [agenda.finish(news.task, news.value)]
+    return agenda.fail(news.task, news.error)

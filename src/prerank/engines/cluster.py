@@ -150,6 +150,7 @@ def _check_reachable(address: str) -> None:
     if not port.isdecimal():
         return  # "auto", which Ray looks up on this machine
     try:
+        host = host.removeprefix("[").removesuffix("]")  # around the colons of an IPv6 address
         socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
     except OSError as error:
         raise InputError(f"address: no Ray cluster at {address}: {error}") from error

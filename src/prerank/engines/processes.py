@@ -1,6 +1,7 @@
 """Tasks in worker processes of this machine."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -8,10 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from prerank.engines.base import Ended, Engine, Function, Pool
+from prerank.engines.answers import Note
+from prerank.engines.base import Ended, Engine, Function, Pool, Told
 from prerank.engines.tasks import Task, TaskError
+from prerank.errors import InputError
 from prerank.inputs import as_count
 
 __all__ = ["Processes", "cores", "surroundings"]
@@ -54,7 +58,7 @@ class _Workers:
     """Up to as many workers as were asked for, begun when there is something to do."""
 
     def __init__(self, function: Function, count: int) -> None:
-        self._function = function
+        self._function = _pickled(function, "function")
         self._count = count
         self._unused = list(range(count))  # numbers of the workers that are not begun
         self._idle: list[_Worker] = []
@@ -65,20 +69,23 @@ class _Workers:
         return bool(self._idle or self._unused)
 
     def start(self, task: Task) -> None:
+        argument = _pickled(task.argument, f"the argument of the task {task.name}")
         if not self._idle:
             self._idle.append(_Worker(self._function, self._unused.pop(0), self._count))
         worker = self._idle.pop()
         self._busy[worker.link] = worker
-        worker.begin(task)
+        worker.begin(task, argument)
 
-    def wait(self) -> list[Ended]:
-        found = []
+    def wait(self) -> list[Ended | Told]:
+        found: list[Ended | Told] = []
         ready = wait(list(self._busy))
         for worker in [worker for link, worker in self._busy.items() if link in ready]:
+            news = worker.news()
+            found.append(news)
+            if isinstance(news, Told):
+                continue
             del self._busy[worker.link]
-            ended = worker.ended()
-            found.append(ended)
-            if ended.error is None:
+            if news.error is None:
                 self._idle.append(worker)
             else:
                 worker.close()
@@ -94,7 +101,7 @@ class _Workers:
 
 
 class _Worker:
-    def __init__(self, function: Function, number: int, workers: int) -> None:
+    def __init__(self, function: bytes, number: int, workers: int) -> None:
         self.number = number
         self.link, theirs = Pipe()
         self._task: Task | None = None
@@ -109,24 +116,27 @@ class _Worker:
             env=surroundings(number, workers),
         )
         theirs.close()
-        with suppress(BrokenPipeError):  # it is gone already, which `ended` will tell
-            self.link.send(function)
+        with suppress(BrokenPipeError):  # it is gone already, which `news` will tell
+            self.link.send_bytes(function)
 
-    def begin(self, task: Task) -> None:
+    def begin(self, task: Task, argument: bytes) -> None:
         self._task = task
         with suppress(BrokenPipeError):
-            self.link.send(task.argument)
+            self.link.send_bytes(argument)
 
-    def ended(self) -> Ended:
-        """What the worker has answered, or how it died."""
+    def news(self) -> Ended | Told:
+        """What the worker tells or has answered, or how it died."""
         assert self._task is not None
         try:
-            worked, found = self.link.recv()
+            found = self.link.recv()
         except (EOFError, ConnectionResetError):
             code = self._process.wait()
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             return Ended(self._task, error=TaskError(f"its worker process ended by {how}"))
-        return Ended(self._task, found) if worked else Ended(self._task, error=found)
+        if isinstance(found, Note):
+            return Told(self._task, found.value)
+        worked, value = found
+        return Ended(self._task, value) if worked else Ended(self._task, error=value)
 
     def dismiss(self) -> None:
         """Ask it to leave."""
@@ -143,6 +153,17 @@ class _Worker:
             self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
+
+
+def _pickled(value: Any, what: str) -> bytes:
+    """Bytes that `Connection.recv` reads; better to know before a process is begun for them."""
+    try:
+        return bytes(ForkingPickler.dumps(value))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{what} cannot be sent to worker processes: {error}. Take what can be imported by its "
+            "name, or the engine 'local'"
+        ) from error
 
 
 def cores() -> int:

@@ -1,5 +1,6 @@
 """What an engine is given, tells on its way and leaves."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -31,21 +32,26 @@ class Task:
     gpus: float = 0.0
     after: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Check what decides the order."""
+        if not math.isfinite(self.cost):
+            raise InputError(f"cost of the task {self.name} must be a number, got {self.cost}")
+
 
 @dataclass(frozen=True)
 class Event:
     """What happened to a task.
 
     Attributes:
-        kind: `"started"`, `"finished"`, `"retried"` (it failed and will be tried again) or
-            `"failed"` (for good).
+        kind: `"started"`, `"told"` (see `tell`), `"finished"`, `"retried"` (it failed and will be
+            tried again) or `"failed"` (for good).
         task: to which it happened.
         attempt: how many times the task was started, counting from 1; 0 for one that never was.
-        value: what the function returned, of a finished task.
+        value: what the function returned, of a finished task; or has told.
         error: what went wrong, of a failed attempt.
     """
 
-    kind: Literal["started", "finished", "retried", "failed"]
+    kind: Literal["started", "told", "finished", "retried", "failed"]
     task: Task
     attempt: int
     value: Any = None

@@ -1,8 +1,9 @@
 """A worker process: `python -m prerank.engines.worker DESCRIPTOR`, begun by `Processes`.
 
 The function comes first through the connection, then argument after argument; each is answered by
-a pair: whether it worked, and the value or the error. Standard input is a pipe whose other end
-the parent holds: where it ends, the parent is gone, however it went, and the worker goes too.
+a pair: whether it worked, and the value or the error. What the function tells on its way goes
+before it, as notes. Standard input is a pipe whose other end the parent holds: where it ends, the
+parent is gone, however it went, and the worker goes too.
 """
 
 import os
@@ -12,7 +13,7 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-from prerank.engines.answers import answer
+from prerank.engines.answers import LISTENER, answer
 from prerank.engines.tasks import TaskError
 
 __all__ = ["serve"]
@@ -20,6 +21,7 @@ __all__ = ["serve"]
 
 def serve(link: "Connection[Any, Any]") -> None:
     """Answer until the other end is closed."""
+    LISTENER.set(link.send)
     function = link.recv()
     while True:
         try:

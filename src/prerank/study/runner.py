@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from os import PathLike
+from typing import Any
 
 import torch
 
-from prerank.engines import Engine, Event, Failure, InProcess, Task, TaskError
+from prerank.engines import Engine, Event, Failure, InProcess, Task, TaskError, tell
 from prerank.study.costs import count_rows, unit_cost
 from prerank.study.plans import NONE, Plan
 from prerank.study.store import Store, Unit
@@ -25,8 +27,8 @@ class StudyProgress:
         unit: that is being worked on.
         done: units that are known to be done, by this and other processes.
         units: in all.
-        training: of the present unit, or None when it is done. Units that other processes work on
-            are seen when they are done.
+        training: of the present unit, or None when it is done. Units on a Ray cluster, and those
+            of other calls, are seen when they are done.
         rate: optimiser steps per second of the present unit, each of all its runs.
         left: estimated seconds to the end, NaN before the first unit is done.
     """
@@ -79,15 +81,16 @@ def run_study(
         time_limit: seconds after which to stop, with a checkpoint of the unit at hand.
         checkpoint_every: seconds between checkpoints inside a unit.
         engine: where units are worked on; this process by default.
-        on_progress: called after each epoch in this process, and after each unit.
-        on_event: told when units are begun, finished, tried again and given up.
+        on_progress: called after each epoch, in this process or its workers, and each unit.
+        on_event: told when units are begun, finished, tried again and given up, and of the epochs
+            of worker processes.
     """
     deadline = time.time() + time_limit
     store = Store(folder, plan)
     engine = InProcess() if engine is None else engine
     todo = store.left()
     watch = _Watch(len(store.units), todo, on_progress)
-    work = UnitWork(
+    work = _ToldWork(
         folder,
         device=device,
         deadline=deadline,
@@ -98,6 +101,8 @@ def run_study(
     def listen(event: Event) -> None:
         if event.kind in ("retried", "failed"):
             store.log(event)
+        if event.kind == "told":
+            watch.epoch(*event.value)
         if event.kind == "finished":
             watch.ended(event)
         if on_event is not None:
@@ -138,6 +143,23 @@ def study_tasks(store: Store, todo: Sequence[Unit], *, gpus: float = 0.0) -> lis
     return tasks
 
 
+class _ToldWork(UnitWork):
+    """Units whose epochs are told, to a callback here or by a worker process to this one."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, settings = super().__reduce__()
+        return _told_work, settings
+
+
+@lru_cache(maxsize=1)  # as `UnitWork` does: a process keeps what it has read
+def _told_work(folder: str, device: str, deadline: float, every: float) -> UnitWork:
+    return UnitWork(folder, device=device, deadline=deadline, every=every, on_epoch=_tell_epoch)
+
+
+def _tell_epoch(unit: Unit, training: Progress) -> None:
+    tell((unit, training))
+
+
 def _combined(failures: Sequence[Failure]) -> BaseException:
     """The error that all failed units have, or one that names them and theirs."""
     own = [failure for failure in failures if failure.attempts]  # the others only needed these
@@ -147,8 +169,9 @@ def _combined(failures: Sequence[Failure]) -> BaseException:
     listed = "; ".join(
         f"{f.task.name} ({type(f.error).__name__}: {f.error}, attempt {f.attempts})" for f in own
     )
+    units = "1 unit" if len(failures) == 1 else f"{len(failures)} units"
     error = TaskError(
-        f"{len(failures)} units failed: {listed}. The others are done, as far as time allowed; run "
+        f"{units} failed: {listed}. The others are done, as far as time allowed; run "
         "the study again to try these again"
     )
     error.__cause__ = own[0].error
@@ -170,22 +193,22 @@ class _Watch:
         self._done = units - len(todo)
         self._on_progress = on_progress
         self._begun = time.monotonic()
-        self._first: tuple[int, float] | None = None
+        self._first: dict[Unit, tuple[int, float]] = {}  # steps and time when it was first seen
 
     def epoch(self, unit: Unit, training: Progress) -> None:
         """An epoch of a unit is over."""
         now = time.monotonic()
-        if self._first is None or training.steps < self._first[0]:
-            self._first = training.steps, now
-        steps, begun = self._first
+        steps, begun = self._first.get(unit, (training.steps, now))
+        if training.steps <= steps:  # the first epoch that is seen of a training
+            steps, begun = self._first[unit] = training.steps, now
         self._tell(unit, training, (training.steps - steps) / max(now - begun, 1e-9))
 
     def ended(self, event: Event) -> None:
         """The work on a unit is over."""
-        self._first = None
         if event.value.done and event.task.argument in self._todo:
             self._done += 1
         for unit in event.value.finished:
+            self._first.pop(unit, None)
             self.finished.append(unit)
             self._tell(unit, None, 0.0)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from prerank.errors import InputError
 from prerank.storage import (
@@ -97,6 +98,38 @@ def test_a_failing_tensor_write_leaves_the_old_file(tmp_path):
         write_tensors(target, {"a": torch.zeros(2)}, {"number": 3})
     assert names(tmp_path) == ["file"]
     assert torch.equal(read_tensors(target)[0]["a"], torch.ones(2))
+
+
+def test_of_several_writers_the_first_wins(tmp_path):
+    target = tmp_path / "file.txt"
+
+    def write(path):  # the other one comes between
+        write_atomically(target, lambda other: other.write_text("first"), keep=True)
+        path.write_text("second")
+
+    write_atomically(target, write, keep=True)
+    assert target.read_text() == "first"
+    assert names(tmp_path) == ["file.txt"]
+
+
+def test_the_first_wins_where_files_have_one_name_only(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("no links on this file system")
+
+    monkeypatch.setattr(os, "link", refuse)
+    target = tmp_path / "file.txt"
+    for content in ("first", "second"):
+        write_atomically(target, lambda path, c=content: path.write_text(c), keep=True)
+    assert target.read_text() == "first"
+    assert names(tmp_path) == ["file.txt"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+def test_files_have_the_permissions_of_others_and_the_umask_is_left_alone(tmp_path, monkeypatch):
+    (tmp_path / "other").touch()
+    monkeypatch.setattr(os, "umask", None)  # files that other threads make would have its mode
+    target = write_tensors(tmp_path / "file", {"a": torch.ones(2)}, {})
+    assert target.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 # --- round trips -----------------------------------------------------------------------------
@@ -200,6 +233,25 @@ def test_broken_tensor_files(tmp_path, how):
     broken_tensor_file(path, how)
     with pytest.raises(InputError, match=r"weights\.safetensors"):
         read_tensors(path)
+
+
+def test_a_flipped_bit_is_noticed(tmp_path):
+    path = write_tensors(
+        tmp_path / "file", {"a": torch.arange(3.0), "b": torch.ones(2)}, {"x": "y"}
+    )
+    whole = path.read_bytes()
+    places = range(whole.index(b'"sha256":"') + 10, len(whole))
+    for place in places:  # of the digest, the names, shapes and numbers
+        if whole[place : place + 1].isspace():
+            continue  # that fills up the header
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match="file"):
+            read_tensors(path)
+
+
+def test_files_without_a_digest_are_read(tmp_path):
+    save_file({"a": torch.ones(2)}, tmp_path / "file", metadata={"x": "y"})
+    assert read_tensors(tmp_path / "file")[1] == {"x": "y"}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1', b"\xff\xfe\x00", b"[1, 2] tail"])

@@ -1,5 +1,6 @@
 """Files and folders that are whole or absent: refused before the work, written in one step."""
 
+import hashlib
 import json
 import os
 import platform
@@ -36,13 +37,24 @@ __all__ = [
 _SMALL = 2**30  # bytes that a file may hold, however short it is
 _PACKED = 1032  # the most bytes that deflate packs into one
 
+_DIGEST = "sha256"  # under which a file of tensors tells that of its content
+_UMASK = os.umask(0o077)  # the only way to learn it is to set it: once, before there are threads
+os.umask(_UMASK)
+
 _PACKAGES = ("prerank", "torch", "numpy", "scipy", "pandas", "pyarrow")
 
 
-def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]) -> Path:
+def write_atomically(
+    path: str | os.PathLike[str], write: Callable[[Path], None], *, keep: bool = False
+) -> Path:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step.
 
     Whatever happens, `path` holds either its old content or all of the new one.
+
+    Args:
+        path: of the file.
+        write: is given the path of the temporary file.
+        keep: leave a file that is there as it is: of several writers, the first one wins.
     """
     target = Path(path)
     if target.exists() and not target.is_file():
@@ -53,13 +65,13 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]
     temporary = Path(name)
     try:
         write(temporary)
-        temporary.chmod(0o666 & ~_umask())  # temporary files are private by default
+        temporary.chmod(0o666 & ~_UMASK)  # temporary files are private by default
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.replace(target)
-    except BaseException:
+        if not keep or not _linked(temporary, target):
+            temporary.replace(target)
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
     return target
 
 
@@ -124,7 +136,7 @@ def check_size(path: Path, claimed: int) -> None:
 
 
 def check_within(path: Path, folder: Path) -> Path:
-    """Refuse a path that a link leads out of its folder; return it otherwise."""
+    """Refuse a path that a link leads out of its folder, or what is no file; else return it."""
     try:
         inside = path.resolve().is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError) as error:  # no text for the system, links in a ring
@@ -133,6 +145,8 @@ def check_within(path: Path, folder: Path) -> Path:
         raise InputError(
             f"{path} is a link that leads out of {folder}: put a copy in its place, or remove it"
         )
+    if path.exists() and not (path.is_file() or path.is_dir()):  # to read a pipe could take forever
+        raise InputError(f"{path} is neither a file nor a folder: remove it")
     return path
 
 
@@ -198,7 +212,8 @@ def write_tensors(
 ) -> Path:
     """Write named tensors, with text about them, in the safetensors format.
 
-    Tensors that share memory are stored, and come back, as separate ones.
+    Tensors that share memory are stored, and come back, as separate ones. The file has a SHA-256 of
+    all of it, since the format itself would read a flipped bit as another number.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -209,9 +224,11 @@ def write_tensors(
         for name, value in tensors.items()
     }
 
+    told = {**about, _DIGEST: _digest(stored, about)}
+
     def save(file: Path) -> None:
         try:
-            save_file(stored, file, metadata=dict(about))
+            save_file(stored, file, metadata=told)
         except SafetensorError as error:  # of the file system, such as a full disk
             raise OSError(f"cannot write {os.fspath(path)}: {error}") from error
 
@@ -225,9 +242,13 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     try:
         with safe_open(path, framework="pt") as file:
             about = dict(file.metadata() or {})
-            return {name: torch.clone(file.get_tensor(name)) for name in list(file.keys())}, about
+            tensors = {name: torch.clone(file.get_tensor(name)) for name in list(file.keys())}
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
+    told = about.pop(_DIGEST, None)  # None where an older version wrote it
+    if told not in (None, _digest(tensors, about)):
+        raise InputError(f"cannot read {os.fspath(path)}: it is damaged, its SHA-256 is another")
+    return tensors, about
 
 
 class FileLock:
@@ -294,10 +315,25 @@ def _swap(new: Path, target: Path, old: Path) -> None:
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _linked(new: Path, target: Path) -> bool:
+    """Give a file a second name unless there is one; False where that is for the caller to do."""
+    try:
+        os.link(new, target)
+    except FileExistsError:
+        return True
+    except OSError:  # a file system without links: to look has to do
+        return target.exists()
+    return True
+
+
+def _digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
+    """SHA-256 of names, types, shapes and numbers, and of the text about them."""
+    found = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        found.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
+        found.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def _write_text(file: Path, text: str) -> None:

@@ -411,3 +411,21 @@ def test_an_original_can_be_imported_by_hand(tmp_path, file):
     assert found.inputs == expected.inputs
     np.testing.assert_array_equal(found.x, expected.x)
     np.testing.assert_array_equal(found.y, expected.y)
+
+
+def test_odd_types_and_names_are_read_or_refused(tmp_path):
+    numbers = pa.array(range(30), pa.float64())
+    views = pa.table(
+        {"y": numbers, "bed": pa.array(["sand", "clay", "mud"] * 10, pa.string_view())}
+    )
+    parquet.write_table(views, tmp_path / "views.parquet")
+    assert read_columns(tmp_path / "views.parquet")["bed"].type == pa.string()
+    zoned = pa.table(
+        {"y": numbers, "day": pa.array(range(30), pa.timestamp("s", "Europe/Nowhere"))}
+    )
+    parquet.write_table(zoned, tmp_path / "zoned.parquet")
+    with pytest.raises(InputError, match=r"zoned\.parquet: .*Europe/Nowhere"):
+        read_columns(tmp_path / "zoned.parquet")
+    (tmp_path / "wide.csv").write_text("y," + "x" * 200_000 + "\n1,2\n")
+    with pytest.raises(InputError, match=r"wide\.csv: its first row"):
+        read_columns(tmp_path / "wide.csv")

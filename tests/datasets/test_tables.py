@@ -4,10 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from prerank.datasets import load_table
-from prerank.datasets.tables import data_folder
+from prerank.datasets.tables import data_folder, table_shape
 from prerank.errors import InputError
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -51,8 +53,48 @@ def test_round_trip(tmp_path):
 )
 def test_wrong_columns(tmp_path, columns):
     write(tmp_path, columns)
-    with pytest.raises(InputError, match=r"small\.parquet needs columns x0"):
+    with pytest.raises(InputError, match=r"small\.parquet: it needs columns x0"):
         load_table("small", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (["a", "b"], "holds text"),
+        ([[1.0], [2.0]], "holds list"),
+        ([pd.Timestamp(0), pd.Timestamp(1)], "holds text or times"),
+        ([1.0, None], "1 missing"),
+        ([1.0, np.inf], "infinite"),
+        ([1e300, 1.0], "too large for float32"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["x0", "y0"])
+def test_columns_that_are_no_finite_numbers(tmp_path, name, values, words):
+    write(tmp_path, {"x0": [1.0, 2.0], "y0": [1.0, 2.0]} | {name: values})
+    with pytest.raises(InputError, match=rf"small\.parquet: column '{name}'.*{words}"):
+        load_table("small", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x²", "x٣", "x" + "9" * 5000, "x1\n"])
+def test_names_that_are_no_numbered_columns(tmp_path, name):
+    write(tmp_path, {name: [3.0], "x0": [1.0], "y0": [2.0]})
+    assert load_table("small", tmp_path).inputs == ("x0",)
+    assert table_shape(tmp_path / "small.parquet") == (1, 1, 1)
+
+
+def test_several_columns_of_one_name(tmp_path):
+    table = pa.Table.from_arrays([pa.array([1.0])] * 3, ["x0", "x0", "y0"])
+    parquet.write_table(table, tmp_path / "small.parquet")
+    with pytest.raises(InputError, match=r"small\.parquet: several columns are named 'x0'"):
+        load_table("small", tmp_path)
+
+
+def test_original_names_of_brackets(tmp_path):
+    about = {b"x_columns": b"[" * 10**5}
+    table = pa.table({"x0": [1.0], "y0": [2.0]}).replace_schema_metadata(about)
+    parquet.write_table(table, tmp_path / "small.parquet")
+    assert load_table("small", tmp_path).inputs == ("x0",)
 
 
 def test_missing_file(tmp_path):
@@ -63,8 +105,9 @@ def test_missing_file(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"not parquet at all", b"PAR1" + b"\0" * 40 + b"PAR1"])
 def test_broken_file(tmp_path, content):
     (tmp_path / "small.parquet").write_bytes(content)
-    with pytest.raises(InputError, match=r"small\.parquet"):
+    with pytest.raises(InputError, match=r"small\.parquet") as caught:
         load_table("small", tmp_path)
+    assert "PRERANK_DATA" not in str(caught.value)  # another folder would not help
 
 
 def test_folder_from_the_environment(tmp_path, monkeypatch):

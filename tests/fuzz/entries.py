@@ -6,18 +6,29 @@ import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
+from safetensors import SafetensorError, safe_open
 
 import prerank
-from prerank.datasets import import_table, load_table
+from prerank.datasets import AR1Regression, Table, import_table, load_table, save_table
+from prerank.datasets.tables import table_shape
+from prerank.errors import InputError
 from prerank.estimators import load_model
+from prerank.estimators.base import JointRegressor
 from prerank.forecasts import read_forecasts
-from prerank.study import Plan, Store
+from prerank.models import MixtureNetwork
+from prerank.storage import _digest
+from prerank.study import NONE, Plan, Store, Unit
+from prerank.study import tables as study_tables
+from prerank.training import Checkpoint, Run, Settings, Trainer, TrainingData
 
 Corpus = dict[str, bytes]
 
@@ -97,6 +108,29 @@ def use_table(folder: Path, name: str) -> None:
     load_table(done.name, folder / "data")
 
 
+def stored() -> Corpus:
+    """Tables as `import_table` leaves them."""
+    rng = np.random.default_rng(0)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, inputs in (("a", ("depth", "bed=mud")), ("b", ("x",))):
+            x, y = rng.normal(size=(24, len(inputs))), rng.normal(size=(24, 2))
+            table = Table(name, x.astype(np.float32), y.astype(np.float32), inputs, ("u", "v"))
+            path = save_table(table, folder)
+            found[path.name] = path.read_bytes()
+    return found
+
+
+def use_stored(folder: Path, name: str) -> None:
+    """Look at it, and read it."""
+    rows, n_inputs, n_targets = table_shape(folder / name)
+    table = load_table(Path(name).stem, folder)
+    assert table.x.shape == (rows, n_inputs)
+    assert table.y.shape == (rows, n_targets)
+    assert np.isfinite(table.x).all()
+    assert np.isfinite(table.y).all()
+
+
 def plans() -> Corpus:
     """The presets, and a plan with every field."""
     full = Plan.preset("quick").changed({"strengths": "[0.5, 3.5]", "training.max_epochs": "7"})
@@ -114,10 +148,19 @@ def use_plan(folder: Path, name: str) -> None:
 
 
 def models() -> Corpus:
-    """A fitted regressor."""
+    """A fitted mixture."""
+    return _saved(prerank.MixtureRegressor(2, hidden=(4,), max_epochs=2, strength=1.0))
+
+
+def flows() -> Corpus:
+    """A fitted flow."""
+    return _saved(prerank.FlowRegressor(bins=4, hidden=(4,), max_epochs=2, strength=1.0))
+
+
+def _saved(model: JointRegressor) -> Corpus:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
-    model = prerank.MixtureRegressor(2, hidden=(4,), max_epochs=2, strength=1.0, random_state=0)
+    model.set_params(random_state=0)
     with tempfile.TemporaryDirectory() as folder:
         model.fit(x, y).save(folder)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
@@ -126,6 +169,8 @@ def models() -> Corpus:
 def seal_model(folder: Path, name: str) -> None:
     """Put hashes into `model.json` that match, as whoever means harm would."""
     path = folder / "model.json"
+    if name.endswith(".safetensors"):
+        seal_tensors(folder / name)
     try:
         settings = json.loads(path.read_bytes())
         settings.pop("sha256", None)
@@ -136,6 +181,19 @@ def seal_model(folder: Path, name: str) -> None:
         path.write_text(json.dumps(settings))
     except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError):
         return  # too damaged to be sealed
+
+
+def seal_tensors(path: Path) -> None:
+    """Put a digest into a file of tensors that matches what is in it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in list(file.keys())}
+        old = about.pop("sha256").encode()
+        new = _digest(tensors, about).encode()
+    except (SafetensorError, OSError, KeyError):
+        return  # too damaged to be sealed
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
 
 
 def use_model(folder: Path, name: str) -> None:
@@ -188,40 +246,90 @@ def use_forecasts(folder: Path, name: str) -> None:
     assert np.isfinite(found.samples).all()
 
 
+@lru_cache(maxsize=1)
+def _rows() -> TrainingData:
+    x, y = AR1Regression(dim=2).sample(90, generator=0)
+    rows = torch.arange(90)
+    return TrainingData.build(x, y, [(rows[:60], rows[60:])])
+
+
+def trainer() -> Trainer:
+    """Of two small runs."""
+    network = MixtureNetwork(2, 2, n_components=1, hidden=(2,))
+    return Trainer(network, _rows(), [Run(0), Run(1)], settings=Settings(batch_size=30))
+
+
 def studies() -> Corpus:
-    """Result of a unit, as a study leaves it."""
+    """What a study leaves: results, a reason, parameters and a checkpoint."""
     plan = Plan.preset("quick")
+    dataset, variant = plan.datasets[0], plan.variants[1]
+    names = ("strength", "epochs", "best_epoch", "pce", "floor", "energy", "nll")
+    numbers = dict.fromkeys(names, 0.1)
     rows = pd.DataFrame(
         {
-            "variant": "none",
-            "strength": 0.0,
-            "seed": range(3),
-            "dataset": plan.datasets[0],
-            "part": "test",
-            "prerank": "marginal",
+            "seed": range(4),
+            "dataset": dataset,
+            "variant": NONE,
+            "part": ["validation", "test"] * 2,
+            "prerank": "hdr",
             "selected": True,
-            "pce": 0.01,
+            **numbers,
+            "n": 60,
+            "curve": [None, [0.5, 0.6]] * 2,
+            "null": [None, [0.1, 0.2]] * 2,
         }
     )
+    begun = trainer()
+    while not begun.progress.epoch:
+        begun.step()
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder, plan)
-        store.write(store.units[0], rows, {"seconds": "1.0", "device": "cpu"})
-        result = next(Path(folder, "results").iterdir())
-        return {"plan.toml": plan.to_toml().encode(), result.name: result.read_bytes()}
+        store.write(Unit(dataset, NONE), rows, {"seconds": "1.0", "device": "cpu"})
+        store.write(Unit(dataset, variant), rows.assign(variant=variant), {"seconds": "1.0"})
+        store.skip(Unit(dataset, plan.variants[2]), "it needs more targets")
+        store.write_base(dataset, torch.ones(2, 3))
+        begun.save(Path(folder, "checkpoint"))
+        return {path.name: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def seal_study(folder: Path, name: str) -> None:
+    """Files of tensors have a digest."""
+    if name == "checkpoint" or name.endswith(".safetensors"):
+        seal_tensors(folder / name)
 
 
 def use_study(folder: Path, name: str) -> None:
-    """Read the results of a study."""
-    (folder / "results").mkdir()
-    for path in folder.glob("*.parquet"):
-        path.replace(folder / "results" / path.name)
-    Store(folder).results()
+    """Go on from the checkpoint, or find what is broken: all the rest can be read."""
+    if name == "checkpoint":
+        begun = trainer()
+        Checkpoint(folder / name).resume(begun)
+        if not (folder / name).exists():
+            raise InputError("refused, and begun anew")
+        begun.step()
+        return
+    for part, pattern in (("results", "*--*"), ("base", "*.safetensors")):
+        (folder / part).mkdir()
+        for path in folder.glob(pattern):
+            path.replace(folder / part / path.name)
+    store = Store(folder)
+    broken = store.remove_broken()
+    store.skipped()
+    store.read_base(store.plan.datasets[0], "cpu")
+    results = store.results()
+    if broken:
+        raise InputError("found")
+    if name.endswith(".parquet"):  # the slowest part
+        study_tables.compared({"study": results})
+        study_tables.evidence(results, NONE)
+        study_tables.evidence(results)
 
 
 ENTRIES = {
     "import": Entry(tables, use_table),
+    "stored": Entry(stored, use_stored),
     "plan": Entry(plans, use_plan),
     "model": Entry(models, use_model, seal_model),
+    **({"flow": Entry(flows, use_model, seal_model)} if find_spec("zuko") else {}),
     "forecasts": Entry(forecasts, use_forecasts),
-    "study": Entry(studies, use_study),
+    "study": Entry(studies, use_study, seal_study),
 }

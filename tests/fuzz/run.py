@@ -3,7 +3,8 @@
     PYTHONPATH=tests python -m fuzz.run --cases 10000 --seed 0 [--entry import] [--keep FOLDER]
 
 A case is a function of the entry's name, the seed and its number, so that `--only NUMBER` runs it
-again. What fails is kept, as the file that did it, and printed with the last call.
+again. The file is kept before it is read and removed after it, so that the one that fails, or ends
+the process, stays; a failure is printed with the last call.
 """
 
 import argparse
@@ -34,6 +35,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     failed = 0
     corpora = {name: ENTRIES[name].corpus() for name in options.entry or ENTRIES}
+    options.keep.mkdir(parents=True, exist_ok=True)
     sandbox.build()
     for name, corpus in corpora.items():
         numbers = range(options.cases) if options.only is None else [options.only]
@@ -49,6 +51,8 @@ def main() -> int:
             f"read, {bad} failed, {time.monotonic() - begun:.0f} s",
             flush=True,
         )
+    if not failed:
+        options.keep.rmdir()
     return int(failed > 0)
 
 
@@ -58,7 +62,10 @@ def case(
     """One damaged file: what became of it."""
     rng = random.Random(f"{name} {seed} {number}")
     which = rng.choice(sorted(corpus))
-    data = mutate(corpus[which], rng, [corpus[other] for other in sorted(corpus)])
+    others = [corpus[other] for other in sorted(corpus)]
+    data = mutate(corpus[which], rng, others, Path(which).suffix)
+    kept = keep / f"{name}-{seed}-{number}-{which}"
+    kept.write_bytes(data)
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     try:
         for other, content in corpus.items():
@@ -67,10 +74,9 @@ def case(
         with sandbox.walls(folder):
             entry.use(folder, which)
     except PrerankError:
+        kept.unlink()
         return "refused"
     except (Exception, sandbox.Escape, sandbox.Hang) as error:
-        keep.mkdir(exist_ok=True)
-        (keep / f"{name}-{seed}-{number}-{which}").write_bytes(data)
         last = traceback.extract_tb(error.__traceback__)[-1]
         inner = [
             f for f in traceback.extract_tb(error.__traceback__) if "src/prerank" in f.filename
@@ -85,6 +91,7 @@ def case(
         return "failed"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    kept.unlink()
     return "sound"
 
 

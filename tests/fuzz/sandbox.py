@@ -1,5 +1,6 @@
 """Walls around a case: what it opens, starts, allocates, and how long it takes."""
 
+import faulthandler
 import os
 import resource
 import signal
@@ -11,6 +12,8 @@ from typing import Any
 
 SECONDS = 10
 """Longest that a case may take; sound ones take milliseconds."""
+PATIENCE = 20
+"""Seconds more after which the process ends: code in C does not hear the first alarm."""
 BYTES = 3 << 30
 """Most address space that a case may ask for beyond what the process has."""
 
@@ -97,8 +100,10 @@ def walls(folder: Path) -> Iterator[None]:
     """While this is entered, only `folder` may be written to."""
     _walls.append(_Walls(folder))
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    faulthandler.dump_traceback_later(SECONDS + PATIENCE, exit=True)
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         _walls.clear()

@@ -1,11 +1,17 @@
 """Every way in takes sound files, refuses damaged ones, and the walls hold."""
 
+import contextlib
+import io
+import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from fuzz.entries import ENTRIES
@@ -26,6 +32,7 @@ def fuzz(*arguments: object) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env=ENVIRONMENT,
+        timeout=3600,
     )
 
 
@@ -64,11 +71,62 @@ def test_a_case_is_a_function_of_its_number():
     assert len({mutate(data, random.Random(f"a 0 {i}"), [data]) for i in range(200)}) > 100
 
 
+@pytest.mark.parametrize(
+    ("suffix", "data"),
+    [
+        (".json", b'{"a": [1, {"b": null}], "c": "d"}'),
+        (".toml", b'a = [1, 2]\n[b]\nc = "d"\n'),
+        (".parquet", ENTRIES["stored"].corpus()["a.parquet"]),
+    ],
+    ids=[".json", ".toml", ".parquet"],
+)
+def test_changed_values_leave_the_form_sound(suffix, data):
+    read = {
+        ".json": json.loads,
+        ".toml": lambda found: tomllib.loads(found.decode()),
+        ".parquet": lambda found: pq.read_table(io.BytesIO(found)),
+    }[suffix]
+    sound = set()
+    for number in range(200):
+        found = mutate(data, random.Random(f"a 0 {number}"), [data], suffix)
+        with contextlib.suppress(Exception):
+            read(found)
+            sound.add(found)
+    assert len(sound - {data}) > 40
+
+
+CRASH = """
+import os, sys
+from fuzz import run
+from fuzz.entries import Entry
+run.ENTRIES.clear()
+def use(folder, name):
+    if run.seen == 2:
+        os.abort()
+    run.seen += 1
+run.seen = 0
+run.ENTRIES["import"] = Entry(lambda: {{"a.csv": b"x0,y0"}}, use)
+sys.argv = ["run", "--cases", "5", "--keep", {keep!r}]
+run.main()
+"""
+
+
+def test_the_file_that_ends_the_process_is_kept(tmp_path):
+    script = CRASH.format(keep=str(tmp_path / "kept"))
+    done = subprocess.run([sys.executable, "-c", script], check=False, env=ENVIRONMENT, timeout=120)
+    assert done.returncode == -signal.SIGABRT
+    (kept,) = (tmp_path / "kept").iterdir()
+    rng = random.Random("import 0 2")
+    assert kept.name == "import-0-2-a.csv"
+    assert rng.choice(["a.csv"]) == "a.csv"
+    assert kept.read_bytes() == mutate(b"x0,y0", rng, [b"x0,y0"], ".csv")
+
+
 WALLS = """
 import os, pickle, subprocess, sys, time
 from pathlib import Path
 from fuzz import sandbox
-sandbox.SECONDS = 0.2
+sandbox.SECONDS, sandbox.PATIENCE = 0.2, 0.5
 sandbox.build()
 inside, outside = Path({folder!r}, "inside"), Path({folder!r}, "outside")
 inside.mkdir(exist_ok=True)
@@ -82,6 +140,7 @@ actions = {{
     "shell": lambda: os.system("true"),
     "unpickle": lambda: pickle.loads(pickle.dumps(Path)),
     "hang": lambda: time.sleep(5),
+    "hang in C": lambda: sum(range(10**12)),
     "allocate": lambda: bytearray(8 << 30),
 }}
 (inside / "link").symlink_to({folder!r})
@@ -107,12 +166,18 @@ else:
         ("shell", "Escape"),
         ("unpickle", "Escape"),
         ("hang", "Hang"),
+        ("hang in C", ""),  # the process is gone
         ("allocate", "MemoryError"),
     ],
 )
 def test_walls(action, outcome, tmp_path):
     script = WALLS.format(folder=str(tmp_path), action=action)
     done = subprocess.run(
-        [sys.executable, "-c", script], check=False, capture_output=True, text=True, env=ENVIRONMENT
+        [sys.executable, "-c", script],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=120,
     )
     assert done.stdout.strip() == outcome, done.stderr

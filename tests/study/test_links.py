@@ -7,7 +7,7 @@ from prerank.study import Plan, Store
 
 
 @pytest.mark.parametrize(
-    "part", ["plan.toml", "log.jsonl", "results", "base", "checkpoints", "locks"]
+    "part", ["plan.toml", "log.jsonl", "results", "base", "checkpoints", "locks", "report"]
 )
 def test_links_out_of_a_study(part, tmp_path):
     store = Store(tmp_path / "study", Plan.preset("quick"))

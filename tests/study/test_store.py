@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import os
 import platform
 import time
 
@@ -12,14 +13,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from prerank import storage
 from prerank.errors import InputError
 from prerank.preranks import parse
 from prerank.study import NONE, PRESETS, Plan, Store, Unit
+from prerank.study.work import _Clock
 from prerank.training import Checkpoint
 from study.tiny import contents, tiny
 
-FRAME = pd.DataFrame({"dataset": ["ar1"] * 3, "pce": [0.1, 0.2, 0.3], "null": [None, [0.5], None]})
 FIRST, SECOND = Unit("ar1", "none"), Unit("ar1", "marginal")
+
+
+def frame(unit=FIRST, **changes):
+    """Three rows of a result."""
+    numbers = dict.fromkeys(("strength", "epochs", "best_epoch", "floor", "energy", "nll"), 1.0)
+    texts = {"dataset": unit.dataset, "variant": unit.variant, "part": "test", "prerank": "hdr"}
+    values = {"pce": [0.1, 0.2, 0.3], "null": [None, [0.5], None], "curve": None}
+    return pd.DataFrame(
+        {"seed": range(3), **texts, **numbers, "n": 60, "selected": True, **values, **changes}
+    )
+
+
+FRAME, OTHER = frame(), frame(SECOND)
 
 
 @pytest.fixture
@@ -44,6 +59,20 @@ def test_another_plan_is_refused_and_nothing_is_changed(store, changes):
     with pytest.raises(InputError, match="another study"):
         Store(store.folder, tiny(datasets=("ar1",), **changes))
     assert contents(store.folder) == before
+
+
+def test_of_two_runners_with_different_plans_the_first_wins(tmp_path, monkeypatch):
+    write = storage.write_atomically
+
+    def late(*arguments, **options):  # the other one comes between the look and the writing
+        monkeypatch.undo()
+        assert Store(tmp_path, tiny(name="other")).plan.name == "other"
+        return write(*arguments, **options)
+
+    monkeypatch.setattr("prerank.study.store.write_atomically", late)
+    with pytest.raises(InputError, match="another study"):
+        Store(tmp_path, tiny())
+    assert Store(tmp_path).plan.name == "other"
 
 
 def test_a_folder_without_a_plan_holds_no_study(tmp_path):
@@ -114,7 +143,7 @@ def test_a_unit_is_done_when_its_result_is_there(store):
 
 def test_results_come_back_as_they_were_with_the_seconds(store):
     store.write(FIRST, FRAME, {"seconds": "1.5"})
-    store.write(SECOND, FRAME.assign(pce=[0.7, math.nan, -0.0]), {"seconds": "2.25"})
+    store.write(SECOND, OTHER.assign(pce=[0.7, math.nan, -0.0]), {"seconds": "2.25"})
     found = store.results()
     assert sorted(found.seconds) == [1.5] * 3 + [2.25] * 3
     own = found[found.seconds == 2.25].pce.tolist()
@@ -125,9 +154,9 @@ def test_results_come_back_as_they_were_with_the_seconds(store):
     assert [v if v is None else list(v) for v in first["null"]] == [None, [0.5], None]
 
 
-def test_columns_that_one_unit_lacks_are_missing_values(store):
-    store.write(FIRST, FRAME.assign(null=None), {"seconds": "1"})  # no list in it at all
-    store.write(SECOND, FRAME.drop(columns="null"), {"seconds": "2"})
+def test_columns_without_any_list_are_missing_values(store):
+    store.write(FIRST, FRAME.assign(null=None), {"seconds": "1"})
+    store.write(SECOND, OTHER.assign(null=None), {"seconds": "2"})
     assert store.results()["null"].isna().all()
 
 
@@ -191,7 +220,7 @@ def broken(tmp_path_factory):
     """A store with two results, the path of one of them and its bytes."""
     store = Store(tmp_path_factory.mktemp("broken"), tiny(datasets=("ar1",)))
     store.write(FIRST, FRAME, {"seconds": "1"})
-    store.write(SECOND, FRAME, {"seconds": "1"})
+    store.write(SECOND, OTHER, {"seconds": "1"})
     path = store.folder / "results" / "ar1--marginal.parquet"
     return store, path, path.read_bytes()
 
@@ -259,6 +288,150 @@ def test_broken_base_parameters_are_named(store):
     with pytest.raises(InputError, match=r"ar1\.safetensors"):
         store.read_base("ar1", "cpu")
     assert store.read_base("outliers", "cpu") is None
+
+
+WRONG = {
+    "no column": FRAME.drop(columns="pce"),
+    "text for numbers": FRAME.assign(pce="low"),
+    "numbers for text": FRAME.assign(prerank=1.5),
+    "no truth": FRAME.assign(selected=[True, None, False]),
+    "no part": FRAME.assign(part=["test", None, "test"]),
+    "numbers for lists": FRAME.assign(null=0.5),
+    "lists of several lengths": FRAME.assign(null=[[0.5], [0.5, 0.5], None]),
+    "rows of another dataset": FRAME.assign(dataset="../../x"),
+    "rows of another variant": FRAME.assign(variant="hdr"),
+    "an unknown part": FRAME.assign(part="rows"),
+    "no label": FRAME.assign(prerank="$\\frac$"),
+    "no rows to judge": FRAME.assign(n=0),
+    "too many rows": FRAME.assign(n=2**62),
+    "rows twice": pd.concat([FRAME, FRAME]),
+    "no rows": FRAME[:0],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_results_of_another_form_are_named_and_found(store, wrong):
+    store.write(FIRST, wrong, {"seconds": "1"})
+    with pytest.raises(InputError, match=r"ar1--none\.parquet: .*[Rr]emove it"):
+        store.results()
+    assert [path.name for path in store.remove_broken()] == ["ar1--none.parquet"]
+
+
+def test_results_of_another_plan_are_named_and_found(store):
+    store.write(FIRST, FRAME, {"seconds": "1"})
+    path = store.folder / "plan.toml"
+    path.write_text(store.plan.changed({"n_samples": "77"}).to_toml())
+    edited = Store(store.folder)
+    with pytest.raises(InputError, match=r"ar1--none\.parquet: it was made by another plan"):
+        edited.results()
+    assert len(edited.remove_broken()) == 1
+    # More datasets or variants are no other plan.
+    store.write(FIRST, FRAME, {"seconds": "1"})
+    path.write_text(store.plan.changed({"datasets": '["ar1", "outliers"]'}).to_toml())
+    assert len(Store(store.folder).results()) == len(FRAME)
+
+
+def test_a_link_to_nothing_is_no_result(store):
+    path = store.folder / "results" / "ar1--none.parquet"
+    path.parent.mkdir()
+    path.symlink_to(store.folder / "gone")
+    assert FIRST in store.left()
+    assert not store.done(FIRST)
+
+
+def test_pipes_are_refused(store):
+    store.write(FIRST, FRAME, {"seconds": "1"})
+    for path in (store.folder / "results" / "ar1--none.parquet", store.folder / "plan.toml"):
+        path.unlink()
+        os.mkfifo(path)
+    with pytest.raises(InputError, match=r"ar1--none\.parquet is neither a file nor a folder"):
+        store._read(FIRST)
+    with pytest.raises(InputError, match=r"plan\.toml is neither a file nor a folder"):
+        Store(store.folder)
+
+
+@pytest.mark.parametrize("about", [{}, {"seconds": "long"}], ids=str)
+def test_results_without_the_seconds_are_named(store, about):
+    store.write(FIRST, FRAME, about)
+    with pytest.raises(InputError, match=r"ar1--none\.parquet: .*seconds"):
+        store.results()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        [],
+        {},
+        "text",
+        {"dataset": "ar1", "variant": "none", "reason": 5},
+        {"dataset": "other", "variant": "none", "reason": "text"},
+        {"dataset": "ar1", "variant": "none", "reason": "text", "more": ""},
+    ],
+    ids=str,
+)
+def test_reasons_of_another_form_are_named_and_found(store, entry):
+    storage.write_json(store.folder / "results" / "ar1--none.skipped.json", entry)
+    with pytest.raises(InputError, match=r"ar1--none\.skipped\.json"):
+        store.skipped()
+    assert [path.name for path in store.remove_broken()] == ["ar1--none.skipped.json"]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "about"),
+    [
+        ({"other": torch.ones(2, 3)}, {"dataset": "ar1"}),
+        ({"theta": torch.ones(2, 3, dtype=torch.int64)}, {"dataset": "ar1"}),
+        ({"theta": torch.ones(2, 3)}, {"dataset": "outliers"}),
+    ],
+    ids=["another name", "whole numbers", "another dataset"],
+)
+def test_base_parameters_of_another_form_are_named_and_found(store, tensors, about):
+    storage.write_tensors(store.folder / "base" / "ar1.safetensors", tensors, about)
+    with pytest.raises(InputError, match=r"ar1\.safetensors has no parameters"):
+        store.read_base("ar1", "cpu")
+    assert [path.name for path in store.remove_broken()] == ["ar1.safetensors"]
+
+
+def test_a_flipped_bit_in_base_parameters_is_found(store):
+    store.write_base("ar1", torch.ones(2, 3))
+    path = store.folder / "base" / "ar1.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    assert store.remove_broken() == [path]
+
+
+def test_links_out_of_the_folder_are_neither_read_nor_followed(store, tmp_path):
+    store.write(FIRST, FRAME, {"seconds": "1"})
+    store.skip(SECOND, "no reason")
+    store.write_base("ar1", torch.ones(2, 3))
+    files = ["results/ar1--none.parquet", "results/ar1--marginal.skipped.json"]
+    files.append("base/ar1.safetensors")
+    (tmp_path / "elsewhere").mkdir()
+    for path in (store.folder / name for name in files):
+        path.rename(tmp_path / "elsewhere" / path.name)
+        path.symlink_to(tmp_path / "elsewhere" / path.name)
+    for read in (store.results, store.skipped, lambda: store.read_base("ar1", "cpu")):
+        with pytest.raises(InputError, match="link that leads out of"):
+            read()
+    before = contents(tmp_path / "elsewhere")
+    assert store.remove_broken() == [store.folder / name for name in files]
+    assert contents(tmp_path / "elsewhere") == before
+
+
+def test_files_of_no_unit_are_left_alone(store):
+    (store.folder / "results").mkdir()
+    (store.folder / "results" / "x.skipped.json").write_text("[]")
+    assert store.skipped() == []
+    assert store.remove_broken() == []
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", '"long"', "NaN", "Infinity", "-5", "1" * 400])
+def test_a_clock_that_tells_no_time_begins_anew(tmp_path, text):
+    (tmp_path / "unit.seconds").write_text(text)
+    assert 0 <= _Clock(tmp_path / "unit.seconds", 30.0).seconds < 100
+    (tmp_path / "unit.seconds").write_text("1000.5")
+    assert _Clock(tmp_path / "unit.seconds", 30.0).seconds > 1000
 
 
 def test_temporary_files_are_no_results(store):

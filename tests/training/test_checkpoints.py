@@ -9,6 +9,7 @@ from prerank.datasets import AR1Regression, published_split
 from prerank.errors import InputError
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty
+from prerank.storage import read_tensors, write_tensors
 from prerank.training import (
     Checkpoint,
     Interrupted,
@@ -102,6 +103,72 @@ def test_files_of_other_runs_and_broken_ones_are_passed_over(tmp_path):
     for path in tmp_path.iterdir():
         path.write_bytes(path.read_bytes()[:100])
     assert_same(trained(checkpoint), WHOLE)
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 0x10  # in a number
+    path.write_bytes(content)
+
+
+def rename(path):
+    path.write_bytes(path.read_bytes().replace(b'"theta"', b'"thetb"'))
+
+
+def changed(**changes):
+    """Whoever means harm writes a digest that fits."""
+
+    def write(path):
+        tensors, about = read_tensors(path)
+        tensors |= {name: change(tensors[name]) for name, change in changes.items()}
+        write_tensors(path, tensors, about)
+
+    return write
+
+
+DAMAGE = {
+    "a flipped bit": flip,
+    "another name": rename,
+    "nothing": lambda path: write_tensors(path, {}, read_tensors(path)[1]),
+    "another type": changed(theta=lambda t: t.float()),
+    "other sizes": changed(theta=lambda t: t[:, 1:]),
+    "fewer rows": changed(going=lambda t: t[1:]),
+    "no such run": changed(place=lambda t: t + 99),
+    "a run before the first": changed(place=lambda t: t - 1),
+    "one run twice": changed(place=lambda t: t * 0),
+    "places in a matrix": changed(place=lambda t: t.unsqueeze(1)),
+    "a history of others": changed(history=lambda t: t[:, 1:]),
+    "steps before the first": changed(number=lambda t: t - 10**6),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damaged_checkpoints_are_as_good_as_none(tmp_path, damage):
+    checkpoint = Checkpoint(tmp_path / "run", every=0.0)
+    with pytest.raises(Killed):
+        trained(checkpoint, killed_after(4))
+    files = list(tmp_path.iterdir())
+    for path in files:
+        damage(path)
+    with pytest.raises(Killed):  # unreadable ones are gone before others are written
+        trained(Checkpoint(tmp_path / "run", every=1e9), killed_after(0))
+    assert len(list(tmp_path.iterdir())) < len(files)
+    assert_same(trained(checkpoint), WHOLE)
+
+
+def test_links_to_checkpoints_elsewhere_are_not_followed(tmp_path):
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    folder.mkdir()
+    with pytest.raises(Killed):
+        trained(Checkpoint(folder / "run", every=0.0), killed_after(4))
+    folder.rename(elsewhere)
+    folder.mkdir()
+    for path in elsewhere.iterdir():
+        (folder / path.name).symlink_to(path)
+    seen = []
+    assert_same(trained(Checkpoint(folder / "run"), seen.append), WHOLE)
+    assert len(seen) == len(TOTAL)
+    assert not any(path.is_symlink() for path in folder.iterdir())
 
 
 def test_dropping_leaves_nothing(tmp_path):

@@ -13,9 +13,9 @@ gives replicates that are exchangeable with the observed statistic, so
 .. math:: p = \frac{1 + \#\{\text{null} \ge \text{observed}\}}{B + 1}
 
 is valid for every n, S and B, ties and dependence included, where the whole forecast is right:
-targets that are right one by one and vary together otherwise than predicted can make it small, which
-they cannot do to the p-value of a single component. Rows are assumed independent of each other;
-serial or spatial dependence between rows makes p too small.
+targets that are right one by one and vary together otherwise than predicted can make it small,
+which they cannot do to the p-value of a single component. Rows are assumed independent of each
+other; serial or spatial dependence between rows makes p too small.
 """
 
 from functools import lru_cache

@@ -16,8 +16,16 @@ from prerank.storage import check_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow import parquet
 
-__all__ = ["ROW_NUMBERS", "parse_columns", "read_columns", "read_csv", "sniff_delimiter"]
+__all__ = [
+    "ROW_NUMBERS",
+    "parse_columns",
+    "read_columns",
+    "read_csv",
+    "read_parquet",
+    "sniff_delimiter",
+]
 
 _CSV, _ARFF, _PARQUET = (".csv", ".tsv", ".txt", ".data"), (".arff",), (".parquet", ".pq")
 ROW_NUMBERS = re.compile(r"(Unnamed: \d+|__index_level_\d+__)?")
@@ -26,6 +34,7 @@ ROW_NUMBERS = re.compile(r"(Unnamed: \d+|__index_level_\d+__)?")
 _DELIMITERS = ",;\t"
 _SAMPLE_CHARACTERS, _SAMPLE_ROWS = 65_536, 20
 _MISSING = ("", "?", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None")
+_PART, _PART_OF_LISTS = 2**16, 2**10  # rows of a Parquet file that are read at once
 _LARGEST_CSV = 2**31 - 2  # one block of pyarrow's reader, see below
 
 
@@ -49,7 +58,7 @@ def read_columns(
     try:
         if suffix in _PARQUET:
             _need_header(header)
-            return _check_names(_read_parquet(file))
+            return read_parquet(file)
         return parse_columns(file.read_bytes(), file.name, header=header, text=text)
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror or error}") from error
@@ -75,10 +84,14 @@ def parse_columns(
     content = _decode(data)
     if suffix in _ARFF:
         _need_header(header)
-        return _check_names(read_arff(content))
+        table = read_arff(content)
+        _check_names(table.column_names)
+        return table
     start = content[:_SAMPLE_CHARACTERS]
     del content  # the reader below works on the bytes
-    return _check_names(read_csv(data, sniff_delimiter(start), header=header, text=text))
+    table = read_csv(data, sniff_delimiter(start), header=header, text=text)
+    _check_names(table.column_names)
+    return table
 
 
 def sniff_delimiter(text: str) -> str:
@@ -133,24 +146,119 @@ def read_csv(
 def _header(data: bytes, delimiter: str) -> list[str]:
     """Names of the columns as they stand in the file, spaces and all."""
     lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
-    return next(csv.reader(lines, delimiter=delimiter), [])
+    try:
+        return next(csv.reader(lines, delimiter=delimiter), [])
+    except csv.Error as error:
+        raise InputError(f"its first row cannot be read: {error}") from error
 
 
-def _read_parquet(path: Path) -> "pa.Table":
+def read_parquet(path: Path) -> "pa.Table":
+    """Read a Parquet file; what its values take is known before they are allocated.
+
+    Text is read as a dictionary first: a value that is stored once, and stands in every row, takes
+    that many times its size.
+
+    Raises:
+        OSError: when it cannot be opened.
+        InputError: when it is damaged, has several columns of one name or text in lists or records,
+            or would take more memory than `check_size` allows; the message does not name the file.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
     with path.open("rb") as file:  # a folder, or no permission, is an OSError
         try:
-            source = parquet.ParquetFile(file)
-            check_size(path, 8 * source.metadata.num_rows * source.metadata.num_columns)
-            table = source.read()
+            about = parquet.read_metadata(file)
+            claimed = _claimed_bytes(about)
+            check_size(path, claimed)
+            schema = about.schema.to_arrow_schema()
+            _check_names(schema.names)
+            text = _text_columns(about, schema)
+            source = parquet.ParquetFile(
+                file, metadata=about, read_dictionary=text, page_checksum_verification=True
+            )
+            table = _read_in_parts(path, source)
             table.validate(full=True)  # text that is no text would fail much later
-            return table
+            check_size(path, claimed + sum(_text_bytes(table[name]) for name in text))
+            views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+            for place, field in enumerate(schema):
+                column, kind = table.column(place), views.get(field.type, field.type)
+                if column.type != kind:
+                    if pa.types.is_dictionary(column.type):
+                        column = column.cast(column.type.value_type)
+                    table = table.set_column(place, field.name, column.cast(kind))
+                if pa.types.is_timestamp(kind):
+                    pa.scalar(0, kind).cast(pa.string())  # its time zone has to be known
+            # What pandas noted in the file would be parsed later, sound or not.
+            noted = {k: v for k, v in (schema.metadata or {}).items() if k != b"pandas"}
+            return table.replace_schema_metadata(noted)
         except InputError:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"not a Parquet file that can be read: {error}") from error
+
+
+def _claimed_bytes(about: "parquet.FileMetaData") -> int:
+    """What the values take, by the header: 8 bytes in each row, those of fixed length more.
+
+    How many values the lists of a column have is not asked: pyarrow ends the process where the
+    header of a column is damaged.
+    """
+    rows = sum(about.row_group(i).num_rows for i in range(about.num_row_groups))
+    return rows * sum(max(8, about.schema.column(i).length) for i in range(about.num_columns))
+
+
+def _read_in_parts(path: Path, source: "parquet.ParquetFile") -> "pa.Table":
+    """Read some rows at a time, of lists fewer, and stop where they take too much."""
+    import pyarrow as pa
+
+    schema = source.schema_arrow
+    nested = any(pa.types.is_nested(field.type) for field in schema)
+    parts, taken = [], 0
+    for part in source.iter_batches(_PART_OF_LISTS if nested else _PART):
+        taken += part.nbytes
+        check_size(path, taken)
+        parts.append(part)
+    return pa.Table.from_batches(parts, parts[0].schema if parts else schema)
+
+
+def _text_columns(about: "parquet.FileMetaData", schema: "pa.Schema") -> list[str]:
+    """Names of the columns of text, or bytes; such values elsewhere, as in lists, are refused."""
+    import pyarrow as pa
+
+    found = []
+    for i in range(about.num_columns):
+        column = about.schema.column(i)
+        if column.physical_type != "BYTE_ARRAY":
+            continue
+        kind = schema.field(column.path).type if column.path in schema.names else None
+        if kind is None or not (_is_text(kind) or pa.types.is_decimal(kind)):
+            raise InputError(
+                f"column {column.path!r} has text in lists, records or a type of its own: leave it "
+                "out of the file, or turn it into columns of plain text"
+            )
+        if _is_text(kind):
+            found.append(column.path)
+    return found
+
+
+def _text_bytes(column: "pa.ChunkedArray") -> int:
+    """What text takes once every row has a copy of its own."""
+    import pyarrow.compute as pc
+
+    lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
+    return sum(pc.sum(length).as_py() or 0 for length in lengths)
+
+
+def _is_text(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return bool(strings or binary)
 
 
 def _decode(data: bytes) -> str:
@@ -189,10 +297,9 @@ def _need_header(header: bool) -> None:
         raise InputError("only a CSV file can be without a header")
 
 
-def _check_names(table: "pa.Table") -> "pa.Table":
-    repeated = sorted(name for name, n in Counter(table.column_names).items() if n > 1)
+def _check_names(names: Collection[str]) -> None:
+    repeated = sorted(name for name, n in Counter(names).items() if n > 1)
     if repeated:
         raise InputError(
             f"several columns are named {', '.join(map(repr, repeated))}: give each its own name"
         )
-    return table

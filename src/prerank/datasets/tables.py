@@ -7,14 +7,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from prerank.datasets.columns import as_column, as_float32
+from prerank.datasets.reading import read_parquet
 from prerank.datasets.registry import DATASETS, canonical_name
 from prerank.errors import InputError, ShapeError
 from prerank.storage import write_atomically
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "Table",
@@ -100,27 +105,27 @@ def load_table(name: str, folder: str | os.PathLike[str] | None = None) -> Table
 
     Where there is no file of that name, one of the name's other spellings in the registry will
     do: `blogdata` finds `blog_data.parquet`.
-    """
-    import pyarrow
-    from pyarrow import parquet
 
+    Raises:
+        InputError: when the file is not there or is damaged, or has an input or a target that is
+            not a finite number in every row; the message names the file.
+    """
     path = table_path(name, folder)
     if not path.exists():
         name = canonical_name(name)
         path = table_path(name, folder)
     try:
-        frame = parquet.read_table(path)
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        frame = read_parquet(path)
+        columns = _columns(frame.column_names)
+        x, y = (np.stack([_numbers(frame, c) for c in columns[kind]], axis=1) for kind in "xy")
+    except OSError as error:
         listed = any(record.name == name for record in DATASETS)
         advice = f"; `prerank datasets show {name}` says how to get it" if listed else ""
         raise InputError(
             f"cannot read {path}: {error}. Set PRERANK_DATA to the folder that holds it{advice}"
         ) from error
-    columns = _columns(frame.column_names, path)
-    x, y = (
-        np.stack([frame[c].to_numpy().astype(np.float32) for c in columns[kind]], axis=1)
-        for kind in "xy"
-    )
+    except InputError as error:
+        raise InputError(f"cannot read {path}: {error}") from error
     known = frame.schema.metadata or {}
     inputs, targets = (_original_names(known, kind, columns[kind]) for kind in "xy")
     return Table(name, x, y, inputs, targets)
@@ -170,9 +175,9 @@ def table_shape(path: str | os.PathLike[str]) -> tuple[int, int, int]:
 
     try:
         about = parquet.read_metadata(path)
+        columns = _columns(about.schema.to_arrow_schema().names)
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
-    columns = _columns(about.schema.to_arrow_schema().names, Path(path))
     return about.num_rows, len(columns["x"]), len(columns["y"])
 
 
@@ -184,23 +189,32 @@ def content_hash(table: Table) -> str:
     return digest.hexdigest()
 
 
-def _columns(names: list[str], path: Path) -> dict[str, list[str]]:
+def _columns(names: list[str]) -> dict[str, list[str]]:
     columns = {kind: _numbered(names, kind) for kind in "xy"}
     if not columns["x"] or not columns["y"]:
-        raise InputError(f"{path} needs columns x0, x1, ... and y0, y1, ...")
+        raise InputError("it needs columns x0, x1, ... and y0, y1, ...")
     return columns
 
 
 def _numbered(names: list[str], kind: str) -> list[str]:
-    found = [name for name in names if name[:1] == kind and name[1:].isdigit()]
+    found = [name for name in names if re.fullmatch(rf"{kind}\d{{1,9}}", name, re.ASCII)]
     return sorted(found, key=lambda name: int(name[1:]))
+
+
+def _numbers(frame: "pa.Table", name: str) -> npt.NDArray[np.float32]:
+    column = as_column(name, frame[name])
+    if column.kind == "text":
+        raise InputError(f"column {name!r} holds text or times, where numbers are needed")
+    if column.missing.any():
+        raise InputError(f"column {name!r} has {int(column.missing.sum())} missing values")
+    return as_float32(column, ~column.missing)
 
 
 def _original_names(known: Mapping[bytes, bytes], kind: str, columns: list[str]) -> tuple[str, ...]:
     """Names from a file's schema, or those of its columns where the schema has none that fit."""
     try:
         names: Any = json.loads(known.get(_NAMES[kind], b"[]"))
-    except ValueError:
+    except (ValueError, RecursionError):
         names = []
     if isinstance(names, list) and len(names) == len(columns):
         return tuple(str(name) for name in names)

@@ -271,7 +271,7 @@ def _checked(name: str, value: Any, default: Any) -> Any:
     return _real(name, value) if isinstance(default, float) else value
 
 
-def _real(name: str, value: float) -> float:
+def _real(name: str, value: Any) -> float:
     try:
         return float(value)
     except OverflowError as error:  # a whole number of hundreds of digits

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,10 @@ from prerank.storage import (
     write_atomically,
     write_json,
     write_tensors,
+    writing,
 )
 from prerank.study.plans import NONE, Plan
+from prerank.study.rows import read_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Store", "Unit"]
 
 
-_PARTS = ("plan.toml", "log.jsonl", "results", "base", "checkpoints", "locks")
+_AGAIN = "Remove it, and run the study again"
+_PARTS = ("plan.toml", "log.jsonl", "results", "base", "checkpoints", "locks", "report")
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,8 @@ class Store:
             check_within(self.folder / part, self.folder)
         path = self.folder / "plan.toml"
         if plan is not None and not path.exists():
-            text = plan.to_toml()
-            write_atomically(path, lambda file: _write_text(file, text))
+            text = plan.to_toml()  # of runners that begin at once, the first one's stays
+            write_atomically(path, lambda file: _write_text(file, text), keep=True)
         if not path.exists():
             raise InputError(f"{self.folder} holds no study: it has no plan.toml")
         self.plan = Plan.read(path)
@@ -86,12 +90,13 @@ class Store:
 
     def done(self, unit: Unit) -> bool:
         """Whether there is nothing left to do."""
-        return self._result(unit).exists() or self._skipped(unit).exists()
+        return self._result(unit).is_file() or self._skipped(unit).is_file()
 
     def left(self) -> list[Unit]:
         """Units that are not done, by one look at the folder: they may be many, and it far away."""
         folder = self.folder / "results"
-        names = set(os.listdir(folder)) if folder.exists() else set()
+        files = os.scandir(folder) if folder.exists() else ()
+        names = {file.name for file in files if file.is_file()}  # or a link to one
         return [
             unit
             for unit in self.units
@@ -126,17 +131,14 @@ class Store:
         """Rows of all units that are done, with the seconds that each took."""
         import pandas as pd
 
-        # A plan may do without unpenalised runs; penalised ones begin with them all the same.
-        bases = [Unit(dataset, NONE) for dataset in self.plan.datasets]
-        paths = [self._result(unit) for unit in dict.fromkeys([*self.units, *bases])]
-        frames = [_read_table(check_within(path, self.folder)) for path in paths if path.exists()]
+        frames = [self._read(unit) for unit in self._all_units() if self._result(unit).exists()]
         if not frames:
             raise InputError(f"{self.folder} has no results yet: run the study first")
         return pd.concat(frames, ignore_index=True)
 
     def skipped(self) -> list[dict[str, str]]:
         """What cannot be had, and why."""
-        return [read_json(p) for p in sorted((self.folder / "results").glob("*.skipped.json"))]
+        return [self._reason(u) for u in self._all_units() if self._skipped(u).exists()]
 
     def remove_broken(self) -> list[Path]:
         """Read everything that units have left, and remove what cannot be read.
@@ -144,19 +146,22 @@ class Store:
         Returns:
             The files that are gone; to run the study again brings them back.
         """
-        checks: list[tuple[str, Callable[[Path], object]]] = [
-            ("results/*.parquet", _read_table),
-            ("results/*.skipped.json", read_json),
-            ("base/*.safetensors", read_tensors),
+        units = self._all_units()
+        checks: list[tuple[Path, Callable[[], object]]] = [
+            *((self._result(unit), partial(self._read, unit)) for unit in units),
+            *((self._skipped(unit), partial(self._reason, unit)) for unit in units),
+            *((self._base(name), partial(self._theta, name)) for name in self.plan.datasets),
         ]
         broken = []
-        for pattern, read in checks:
-            for path in sorted(self.folder.glob(pattern)):
-                try:
-                    read(path)
-                except InputError:
-                    path.unlink(missing_ok=True)
-                    broken.append(path)
+        for path, read in checks:
+            if not path.exists() and not path.is_symlink():
+                continue
+            try:
+                read()
+            except InputError:
+                with writing(path):
+                    path.unlink()
+                broken.append(path)
         return broken
 
     def log(self, event: Event) -> None:
@@ -177,8 +182,7 @@ class Store:
 
     def read_base(self, dataset: str, device: torch.device | str) -> Tensor | None:
         """These parameters, or None before they are there."""
-        path = self._base(dataset)
-        return read_tensors(path)[0]["theta"].to(device) if path.exists() else None
+        return self._theta(dataset).to(device) if self._base(dataset).exists() else None
 
     def checkpoint(self, unit: Unit) -> Path:
         """Where a unit keeps what it has trained so far."""
@@ -189,6 +193,34 @@ class Store:
         """Hold a lock, or learn that another process does."""
         with FileLock(self.folder / "locks" / f"{name}.lock") as held:
             yield held
+
+    def _all_units(self) -> list[Unit]:
+        """A plan may do without unpenalised runs; penalised ones begin with them all the same."""
+        bases = [Unit(dataset, NONE) for dataset in self.plan.datasets]
+        return list(dict.fromkeys([*self.units, *bases]))
+
+    def _read(self, unit: Unit) -> "pd.DataFrame":
+        path = check_within(self._result(unit), self.folder)
+        try:
+            return read_result(path, unit.dataset, unit.variant, self.plan)
+        except (InputError, OSError) as error:
+            raise InputError(f"cannot read {path}: {error}. {_AGAIN}") from error
+
+    def _reason(self, unit: Unit) -> dict[str, str]:
+        path = check_within(self._skipped(unit), self.folder)
+        entry = read_json(path)
+        whose = {"dataset": unit.dataset, "variant": unit.variant}
+        if not isinstance(entry, dict) or entry != whose | {"reason": str(entry.get("reason"))}:
+            raise InputError(f"{path} does not say why {unit.stem} was left out. {_AGAIN}")
+        return entry
+
+    def _theta(self, dataset: str) -> Tensor:
+        path = check_within(self._base(dataset), self.folder)
+        tensors, about = read_tensors(path)
+        theta = tensors.get("theta")
+        if about != {"dataset": dataset} or theta is None or not theta.is_floating_point():
+            raise InputError(f"{path} has no parameters of {dataset}. {_AGAIN}")
+        return theta
 
     def _result(self, unit: Unit) -> Path:
         return self.folder / "results" / f"{unit.stem}.parquet"
@@ -214,19 +246,6 @@ def _write_table(table: Any, file: Path) -> None:
     from pyarrow import parquet
 
     parquet.write_table(table, file, write_page_checksum=True)
-
-
-def _read_table(path: Path) -> "pd.DataFrame":
-    from pyarrow import parquet
-
-    try:
-        table = parquet.read_table(path, page_checksum_verification=True)
-        seconds = float((table.schema.metadata or {})[b"seconds"])
-        return table.to_pandas().assign(seconds=seconds)
-    except Exception as error:  # whatever damaged bytes lead to
-        raise InputError(
-            f"cannot read {path}: {error}. Remove it, and run the study again"
-        ) from error
 
 
 def _write_text(file: Path, text: str) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prerank.errors import InputError
 from prerank.inputs import as_device
-from prerank.storage import read_json, write_json
+from prerank.storage import check_within, read_json, write_json
 from prerank.study.plans import NONE
 from prerank.study.problems import Problem
 from prerank.study.protocols import carry_out
@@ -168,7 +169,7 @@ class _Clock:
     def __init__(self, path: Path, every: float) -> None:
         self._path, self._every = path, every
         self._begun = self._written = time.monotonic()
-        self._before = float(read_json(path)) if path.exists() else 0.0
+        self._before = _seconds(path)
 
     @property
     def seconds(self) -> float:
@@ -184,3 +185,12 @@ class _Clock:
         """Keep what was spent."""
         write_json(self._path, self.seconds)
         self._written = time.monotonic()
+
+
+def _seconds(path: Path) -> float:
+    """Seconds that a file tells; 0 where it is not there, or tells nothing of the kind."""
+    try:
+        seconds = float(read_json(check_within(path, path.parent)))
+    except (InputError, TypeError, ValueError, OverflowError):
+        return 0.0
+    return seconds if 0 <= seconds < float("inf") else 0.0

@@ -1,11 +1,11 @@
 """Training that can be broken off, and goes on where it was."""
 
 import time
-from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
 from prerank.errors import InputError
+from prerank.storage import check_within
 from prerank.training.trainer import Trainer
 
 __all__ = ["Checkpoint", "Interrupted"]
@@ -38,11 +38,12 @@ class Checkpoint:
         return Checkpoint(path, every=self.every, until=self.until)
 
     def resume(self, trainer: Trainer) -> None:
-        """Go on from the file, if it is there and of this training."""
+        """Go on from the file, if it is there and of this training; remove it if it is not."""
         if self.path.exists():
-            # One of other runs, or half of one, is overwritten in time.
-            with suppress(InputError):
-                trainer.load(self.path)
+            try:
+                trainer.load(check_within(self.path, self.path.parent))
+            except InputError:
+                self.path.unlink()
 
     def follow(self, trainer: Trainer) -> None:
         """To be called after each epoch: write where it is time, raise where time is up."""

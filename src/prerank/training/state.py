@@ -136,29 +136,50 @@ class State:
 
     def save(self, path: str | PathLike[str], signature: str) -> None:
         """Write a checkpoint."""
-        empty = self.best.new_zeros(0)
-        tensors = {
-            "history": torch.stack(self.history) if self.history else empty,
-            "number": self.number,
-            **{name: getattr(self.adam, name) for name in _ADAM},
-            **{name: getattr(self, name) for name in _ROWS},
-            **{f"finished.{name}": tensor for name, tensor in self.finished.items()},
-        }
-        write_tensors(path, tensors, {"runs": signature})
+        write_tensors(path, self._tensors(), {"runs": signature})
 
-    @classmethod
-    def load(cls, path: str | PathLike[str], signature: str, device: torch.device) -> "State":
-        """Read a checkpoint of the same runs."""
+    def load(self, path: str | PathLike[str], signature: str) -> "State":
+        """Read a checkpoint of the same runs, of which this is another state."""
         tensors, about = read_tensors(path)
         if about.get("runs") != signature:
             raise InputError(f"{path} is a checkpoint of other runs, settings or data")
-        moved = {name: tensor.to(device) for name, tensor in tensors.items()}
-        return cls(
+        if not self._fits(tensors):
+            raise InputError(f"{path} is no complete checkpoint: remove it")
+        moved = {name: tensor.to(self.best.device) for name, tensor in tensors.items()}
+        return State(
             adam=Adam(**{name: moved[name] for name in _ADAM}),
             **{name: moved[name] for name in _ROWS},
             number=moved["number"],
             finished={name: moved[f"finished.{name}"] for name in _RESULTS},
             history=list(moved["history"]),
+        )
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """All of it, by name."""
+        none = self.latest.new_zeros(0, len(self.finished["objective"]))
+        return {
+            "history": torch.stack(self.history) if self.history else none,
+            "number": self.number,
+            **{name: getattr(self.adam, name) for name in _ADAM},
+            **{name: getattr(self, name) for name in _ROWS},
+            **{f"finished.{name}": tensor for name, tensor in self.finished.items()},
+        }
+
+    def _fits(self, tensors: dict[str, Tensor]) -> bool:
+        """Whether these could be another state of the same runs."""
+        own = self._tensors()
+        if own.keys() != tensors.keys() or any(t.dtype != own[n].dtype for n, t in tensors.items()):
+            return False
+        place, runs = tensors["place"], len(self.finished["objective"])
+        # Runs that have left, and epochs that have passed, are the only sizes that change.
+        rows = dict.fromkeys((*_ADAM, *_ROWS), (place.numel(),))
+        rows["history"] = (tensors["history"].shape[0],) if tensors["history"].ndim else (0,)
+        shapes = {name: (*rows.get(name, t.shape[:1]), *t.shape[1:]) for name, t in own.items()}
+        return (
+            all(t.shape == shapes[name] for name, t in tensors.items())
+            and len(place.unique()) == len(place)
+            and bool(((place >= 0) & (place < runs)).all())
+            and int(tensors["number"]) >= 0
         )
 
 

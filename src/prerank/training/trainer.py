@@ -152,7 +152,7 @@ class Trainer:
 
     def load(self, path: str | PathLike[str]) -> None:
         """Go on from a checkpoint of the same runs, network and settings."""
-        state = State.load(path, self._signature, self.data.x.device)
+        state = self._state.load(path, self._signature)
         self._adopt(state, steps=int(state.number))
         if self._number % self._batches:
             self._shuffle(self._number // self._batches)

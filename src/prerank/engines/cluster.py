@@ -139,7 +139,7 @@ def _ray() -> ModuleType:
         import ray
     except ImportError as error:
         raise InputError(
-            "engine: Ray is not installed; `pip install 'prerank[ray]'` brings it"
+            "engine: ray is not installed: pip install ray, or install prerank with its extra 'ray'"
         ) from error
     return ray
 

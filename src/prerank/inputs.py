@@ -25,6 +25,7 @@ __all__ = [
     "check_finite",
     "check_observations",
     "check_same_device",
+    "column_labels",
     "column_names",
     "full_precision",
     "parameter_of",
@@ -300,15 +301,20 @@ def full_precision() -> Iterator[None]:
         yield
 
 
+def column_labels(y: Any) -> Sequence[Any] | None:
+    """Labels of the columns of a table, or of the last dimension of an array of xarray."""
+    if _is_of_xarray(y, "DataArray"):
+        labels: Sequence[Any] | None = y.indexes.get(y.dims[-1]) if y.ndim > 1 else None
+        return labels
+    return getattr(y, "columns", None)
+
+
 def column_names(y: Any, size: int) -> Sequence[str]:
     """Return the names of the targets: a table's columns, a series' name, or y0, y1, ...
 
     Those of an array of xarray are the labels of its last dimension.
     """
-    if _is_of_xarray(y, "DataArray") and y.ndim > 1:
-        columns = y.indexes.get(y.dims[-1])
-    else:
-        columns = getattr(y, "columns", None)
+    columns = column_labels(y)
     if columns is None and hasattr(y, "to_numpy"):  # a series of pandas or polars
         columns = [name for name in [getattr(y, "name", None)] if name not in (None, "")]
     if columns is not None and len(columns) == size:

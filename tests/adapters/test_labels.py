@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adapters.judging import judge
 from prerank import diagnose
 from prerank.adapters import from_arrays, from_pandas, from_xarray
-from prerank.errors import PrerankError
+from prerank.errors import InputError, PrerankError
 
 SAMPLES, TIMES, PLACES, TARGETS = 40, 30, 5, ["wind", "rain"]
 CORNERS = {"place": list("abcde"), "target": TARGETS}
@@ -114,6 +114,14 @@ def test_dimensions_without_labels_go_by_place():
     np.testing.assert_array_equal(dist.samples[:, 6, 0], samples[:, 1, 1, 0])
 
 
+def test_labels_on_one_side_only_are_an_error():
+    samples, y = forecasts()
+    with pytest.raises(InputError, match=r"'time' has labels in y only.*y\.drop_vars"):
+        from_xarray(samples.drop_vars("time"), y, sample="member")
+    with pytest.raises(InputError, match="'place' has labels in samples only"):
+        from_xarray(samples, y.drop_vars("place"), sample="member")
+
+
 # --- pandas ----------------------------------------------------------------------------------
 
 
@@ -121,6 +129,14 @@ def tables():
     samples, y = forecasts()
     long = samples.to_dataset("target").to_dataframe()  # (member, time, place)
     return long, y.to_dataset("target").to_dataframe()
+
+
+def test_categories_that_are_not_there_are_no_rows():
+    days = pd.CategoricalIndex(["a", "b"], categories=["a", "b", "c"], name="day")
+    lines = pd.MultiIndex.from_product([days, range(3)], names=["day", "sample"])
+    samples = pd.DataFrame({"rain": np.arange(6.0)}, lines)
+    dist, _ = from_pandas(samples, pd.DataFrame({"rain": [0.0, 1.0]}, days))
+    assert dist.samples[..., 0].T.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 @pytest.mark.parametrize("shuffled", [False, True])

@@ -10,7 +10,7 @@ from torch.distributions import Independent, Laplace, MultivariateNormal, Normal
 from adapters.judging import correlated, judge
 from prerank import CalibrationPenalty, Ensemble, GaussianMixture
 from prerank.adapters import Mixture, deep_ensemble, mc_dropout
-from prerank.errors import PrerankError
+from prerank.errors import InputError, PrerankError
 
 INPUTS, DIM = 3, 2
 
@@ -196,11 +196,22 @@ class Sequence(nn.Module):
         return (found[0] if isinstance(found, tuple) else found).sum(1)
 
 
+@pytest.mark.parametrize("gradients", [True, False])
 @pytest.mark.parametrize("layer", LAYERS)
-def test_every_kind_of_layer_drops(layer):
+def test_every_kind_of_layer_drops(layer, gradients):
     torch.manual_seed(0)
-    dist = mc_dropout(Sequence(LAYERS[layer]()).eval(), torch.randn(20, INPUTS), generator=0)
+    network, x = Sequence(LAYERS[layer]()).eval(), torch.randn(20, INPUTS)
+    with torch.set_grad_enabled(gradients):  # without them torch may take other paths
+        dist = mc_dropout(network, x, generator=0)
     assert float(dist.samples.std(0).detach().max()) > 1e-3
+    assert not any(part.training for part in network.modules())
+
+
+def test_one_recurrent_layer_has_nothing_to_drop_between():
+    with pytest.warns(UserWarning, match="num_layers"):
+        single = nn.LSTM(INPUTS, INPUTS, dropout=0.5, batch_first=True)
+    with pytest.raises(InputError, match="no layer with dropout"):
+        mc_dropout(Sequence(single), torch.randn(20, INPUTS))
 
 
 def test_a_dropout_law_is_cleared_and_the_network_without_it_blamed():

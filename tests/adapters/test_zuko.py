@@ -23,6 +23,19 @@ FLOWS = {
 by_flow = pytest.mark.parametrize("name", FLOWS)
 
 
+def test_the_law_is_that_of_evaluation_whatever_mode_the_flow_is_in():
+    class Dropping(torch.nn.Sequential):
+        def __init__(self):
+            super().__init__(torch.nn.ReLU(), torch.nn.Dropout(0.5))
+
+    flow = zuko.flows.MAF(DIM, CONTEXT, hidden_features=(16,), activation=Dropping).train()
+    x, y = torch.randn(50, CONTEXT), torch.randn(50, DIM)
+    dist = from_zuko(flow, x)
+    assert flow.training
+    assert torch.equal(dist.log_prob(y), dist.log_prob(y))
+    torch.testing.assert_close(dist.log_prob(y), flow.eval()(x).log_prob(y))
+
+
 @by_flow
 def test_the_density_is_that_of_zuko(name):
     flow, x = FLOWS[name](CONTEXT), torch.randn(50, CONTEXT)

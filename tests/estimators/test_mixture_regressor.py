@@ -717,6 +717,17 @@ def test_other_tables_are_refused_in_prediction(name):
         model.predict(table)
 
 
+def test_labels_of_xarray_decide_the_order_of_targets():
+    xr = pytest.importorskip("xarray")
+    y = xr.DataArray(Y, dims=("row", "target"), coords={"target": ["u", "v", "w"]})
+    model = regressor().fit(X, y)
+    assert model.target_names_ == ("u", "v", "w")
+    turned = y[:, ::-1]
+    assert model.score(X, turned) == model.score(X, y) == model.score(X, Y)
+    with pytest.raises(InputError, match="u, v, z"):
+        model.score(X, y.assign_coords(target=["u", "v", "z"]))
+
+
 def test_datasets_of_xarray_are_refused():
     xr = pytest.importorskip("xarray")
     data = xr.Dataset({"a": ("row", X[:, 0]), "b": ("row", X[:, 1])})

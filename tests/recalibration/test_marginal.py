@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from torch.distributions import MultivariateNormal
+from torch.distributions import Independent, MultivariateNormal, Uniform
 
-from prerank import Ensemble
+from prerank import Ensemble, diagnose
 from prerank.recalibration import HDRRecalibrator, MarginalRecalibrator
 from recalibration.bases import BASES, errors, largest_pce, stretched
 from truths import MultivariateT, gaussian_mixture, multivariate_normal
@@ -138,3 +138,17 @@ def test_tied_members_stay_tied():
         column = rain.samples[:, 0, d]
         tied = law.samples[column == 0, 0, d]
         assert bool((tied == tied[0]).all())
+
+
+def test_bounded_forecasts_keep_a_density():
+    # Beyond the ends of the table no draw of the forecast is left: density 0, not an error.
+    generator = torch.Generator().manual_seed(0)
+    rows = 600
+    uniform = Independent(Uniform(torch.zeros(rows, 2), torch.ones(rows, 2)), 1)
+    observed = torch.rand(2, rows, 2, generator=generator).square()
+    new = MarginalRecalibrator(generator=0).fit(uniform, observed[0])(uniform)
+    density = new.log_prob(observed[1])
+    assert not density.isnan().any()
+    assert (density > -torch.inf).double().mean() > 0.9
+    p = diagnose(new, observed[1], preranks="marginal", generator=0).table.p_holm[0]
+    assert p > 0.01

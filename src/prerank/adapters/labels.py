@@ -157,6 +157,12 @@ def from_xarray(
             f"samples has the dimensions {_listed(members.dims)}: none is left for rows"
         )
     for dim in (*rows, target):
+        if (dim in members.indexes) != (dim in observed.indexes):
+            with_labels = "samples" if dim in members.indexes else "y"
+            raise InputError(
+                f"dimension {dim!r} has labels in {with_labels} only: give them to both, or drop "
+                f"them with {with_labels}.drop_vars({str(dim)!r}) if the order is the same"
+            )
         ours, theirs = members.get_index(dim), observed.get_index(dim)
         same_labels(f"dimension {dim!r}", ours, theirs)
         observed = observed.isel({dim: theirs.get_indexer(ours)})
@@ -196,6 +202,7 @@ def by_label(lines: Any, name: str, rows: Any) -> npt.NDArray[Any]:
     if lines.index.has_duplicates:
         raise InputError(f"{name} has an index with duplicates: each line needs its own")
     sizes, n_samples = lines.index.droplevel(0).value_counts(), len(lines.index.unique(0))
+    sizes = sizes[sizes > 0]  # it counts categories that are not there
     if sizes.min() < n_samples:
         raise InputError(
             f"{name} numbers {n_samples} different samples, but row {sizes.idxmin()} has only "

@@ -14,7 +14,7 @@ from prerank.distributions.draws import forked_state
 from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.inputs import as_count, as_generator, as_tensor
 
-__all__ = ["as_input", "deep_ensemble", "evaluating", "mc_dropout"]
+__all__ = ["as_input", "deep_ensemble", "mc_dropout"]
 
 
 def deep_ensemble(
@@ -52,7 +52,7 @@ def deep_ensemble(
     for network in networks:
         if not isinstance(network, nn.Module):
             raise wrong_type("modules", network, "a list of torch.nn.Module")
-    with evaluating(networks):
+    with _evaluating(networks):
         outputs = [network(as_input(x, network)) for network in networks]
     return _combine(outputs, weights)
 
@@ -93,16 +93,17 @@ def mc_dropout(
     if not isinstance(module, nn.Module):
         raise wrong_type("module", module, "a torch.nn.Module")
     passes = as_count(n_passes, "n_passes", minimum=2)
-    layers = [layer for layer in module.modules() if _drops(layer)]
-    if not layers:
+    if not any(_drops(layer) for layer in module.modules()):
         raise InputError(
             "module has no layer with dropout: every pass would be the same. Use torch.nn.Dropout "
             "layers, not torch.nn.functional.dropout, or several networks in deep_ensemble"
         )
     source = as_generator(generator, "dropout")
-    with evaluating([module]), forked_state(source):
-        for layer in layers:
-            layer.training = True  # not train(), which would reach the layers inside
+    with _evaluating([module]), forked_state(source):
+        for layer in module.modules():
+            # In evaluation mode an encoder layer takes a path of its own, without dropout.
+            if _drops(layer) or isinstance(layer, nn.TransformerEncoderLayer):
+                layer.training = True  # not train(), which would reach the layers inside
         points = as_input(x, module)
         outputs = [module(points) for _ in range(passes)]
     return _combine(outputs, None)
@@ -118,7 +119,7 @@ def as_input(x: object, module: nn.Module) -> Tensor:
 
 
 @contextmanager
-def evaluating(modules: Sequence[nn.Module]) -> Iterator[None]:
+def _evaluating(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Put networks into evaluation mode, and each layer back into its own mode afterwards."""
     modes = [(layer, layer.training) for module in modules for layer in module.modules()]
     try:
@@ -134,7 +135,9 @@ def _drops(layer: nn.Module) -> bool:
     """Whether a layer drops values at random while it trains."""
     if isinstance(layer, nn.modules.dropout._DropoutNd):
         return layer.p > 0
-    return isinstance(layer, nn.MultiheadAttention | nn.RNNBase) and layer.dropout > 0
+    if isinstance(layer, nn.RNNBase):
+        return layer.dropout > 0 and layer.num_layers > 1  # it drops between its layers
+    return isinstance(layer, nn.MultiheadAttention) and layer.dropout > 0
 
 
 def _combine(outputs: Sequence[object], weights: object) -> Distribution:

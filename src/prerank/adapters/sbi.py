@@ -80,13 +80,14 @@ def from_sbi(
     _check_shape(posterior, points)
     if isinstance(posterior, ensembles.EnsemblePosterior):
         # sbi chooses the members once for all observations, which would make rows dependent.
+        source = as_generator(generator, "sbi")  # one for all: a seed would give them equal noise
         parts = [
             from_sbi(
                 part,
                 points,
                 n_samples=n_samples,
                 n_correction=n_correction,
-                generator=generator,
+                generator=source,
             )
             for part in posterior.posteriors
         ]

@@ -1,5 +1,6 @@
 """Normalising flows and mixtures of zuko."""
 
+import copy
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import as_gaussian_mixture
-from prerank.adapters.networks import as_input, evaluating
+from prerank.adapters.networks import as_input
 from prerank.distributions.draws import forked_state
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_count, as_generator
@@ -19,7 +20,7 @@ __all__ = ["from_zuko"]
 def from_zuko(flow: object, x: object = None, *, rows: int | None = None) -> Distribution:
     r"""The law :math:`F(\cdot \mid x)` that a flow predicts, exact in density and draws.
 
-    What a flow returns is a distribution already. This runs it in evaluation mode, takes arrays
+    What a flow returns is a distribution already. This copies it in evaluation mode, takes arrays
     and tables, repeats the law of an unconditional flow for every row, and turns zuko's Gaussian
     mixtures into `prerank.GaussianMixture`, for which closed forms are known. For training, call
     the flow itself: `CalibrationPenalty` takes `flow(x)`.
@@ -46,10 +47,11 @@ def from_zuko(flow: object, x: object = None, *, rows: int | None = None) -> Dis
         raise InputError("x is missing: give contexts (N, C), or rows for a flow without them")
     if x is not None and rows is not None:
         raise InputError("rows is for a flow without contexts, and x has its own: leave one out")
-    context = None if x is None else as_input(x, flow)
-    with evaluating([flow]):
-        _check_context(flow, context)
-        dist = flow(context)
+    # A copy: the law runs the networks when it is asked, whatever mode the flow is in by then.
+    fixed: Any = copy.deepcopy(flow).eval()
+    context = None if x is None else as_input(x, fixed)
+    _check_context(fixed, context)
+    dist = fixed(context)
     if rows is not None:
         dist = dist.expand((as_count(rows, "rows", minimum=1),))
     if isinstance(dist, zuko.distributions.Mixture):

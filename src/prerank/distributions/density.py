@@ -1,11 +1,11 @@
 """Predictive densities, of any distribution that has one."""
 
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, constraints
 
 from prerank.errors import InputError, NotApplicableError
 
-__all__ = ["log_density"]
+__all__ = ["in_support", "log_density"]
 
 
 def log_density(dist: Distribution, points: Tensor) -> Tensor:
@@ -26,3 +26,19 @@ def log_density(dist: Distribution, points: Tensor) -> Tensor:
         raise
     except ValueError as error:
         raise InputError(f"y lies outside the support of the distribution: {error}") from error
+
+
+def in_support(dist: Distribution, points: Tensor) -> Tensor | None:
+    """Where the density is not 0 by definition, `(...)` for points `(..., D)`.
+
+    None where it is 0 nowhere, or the distribution does not say: then nothing has to be asked of
+    the device.
+    """
+    try:
+        support = dist.support
+    except NotImplementedError:
+        support = None
+    if support is None or support is constraints.real_vector:
+        return None
+    inside: Tensor = support.check(points)
+    return inside if inside.dim() < points.dim() else inside.all(-1)

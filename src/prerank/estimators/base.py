@@ -19,7 +19,7 @@ from prerank.distributions import GaussianMixture, affine
 from prerank.errors import InputError
 from prerank.estimators.encoding import check_table, in_order, text_encoder
 from prerank.estimators.fitting import fit_network, random_splits
-from prerank.inputs import as_device, as_tensor, column_names, refuse_dataset
+from prerank.inputs import as_device, as_tensor, column_labels, column_names, refuse_dataset
 from prerank.models import FlowLaw, FlowNetwork, MixtureNetwork
 from prerank.preranks import PreRankLike
 from prerank.scores import energy_score
@@ -234,7 +234,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         targets = targets.reshape(len(targets), -1)
         self.n_outputs_ = targets.shape[1]
         self.target_names_ = tuple(column_names(y, self.n_outputs_))
-        self.named_targets_ = hasattr(y, "columns")
+        self.named_targets_ = column_labels(y) is not None
         return inputs, targets
 
     def _encode(self, X: Any, *, reset: bool = False) -> npt.NDArray[np.float64]:

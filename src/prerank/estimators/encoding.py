@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.inputs import repeated
+from prerank.inputs import column_labels, repeated
 
 __all__ = ["TableEncoder", "check_table", "in_order", "text_encoder"]
 
@@ -92,8 +92,9 @@ def check_table(table: Any, name: str) -> None:
 
 
 def in_order(y: Any, names: tuple[str, ...]) -> Any:
-    """A table of targets with its columns in the order of `fit`; what has no columns passes."""
-    columns = [str(column) for column in getattr(y, "columns", ())]
+    """Labelled targets in the order of `fit`; what has no labels passes."""
+    labels = column_labels(y)
+    columns = [] if labels is None else [str(column) for column in labels]
     if not columns or tuple(columns) == names:
         return y
     if sorted(columns) != sorted(names):
@@ -101,7 +102,8 @@ def in_order(y: Any, names: tuple[str, ...]) -> Any:
             f"y has the columns {', '.join(columns)}, but the model was fitted to "
             f"{', '.join(names)}"
         )
-    return y.iloc[:, [columns.index(name) for name in names]]
+    order = [columns.index(name) for name in names]
+    return y.iloc[:, order] if hasattr(y, "iloc") else y[:, order]
 
 
 def _is_numeric(column: Any) -> bool:

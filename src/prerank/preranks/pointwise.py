@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import Distribution
 
 from prerank.distributions import Ensemble
-from prerank.distributions.density import log_density
+from prerank.distributions.density import in_support, log_density
 from prerank.errors import InputError, NotApplicableError
 from prerank.numerics.blocks import join
 from prerank.numerics.functions import QuickFunction
@@ -145,7 +145,7 @@ class HDR(PreRank):
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Evaluate the log-density at every member of the pool."""
-        inside = _in_support(dist, pool)
+        inside = in_support(dist, pool)
         if inside is None or bool(inside.all()):
             return self._log_density(pool, dist)
         safe = torch.where(inside.unsqueeze(-1), pool, pool[-1])  # a draw lies inside
@@ -238,18 +238,3 @@ def _mean(points: Tensor) -> Tensor:
         return points.mean(-1, keepdim=True)
     total = functools.reduce(torch.add, points.unbind(-1))
     return (total / points.shape[-1]).unsqueeze(-1)
-
-
-def _in_support(dist: Distribution, points: Tensor) -> Tensor | None:
-    """Where the density is not 0 by definition: an observation elsewhere has the lowest rank.
-
-    None where the density is 0 nowhere: then nothing has to be asked of the device.
-    """
-    try:
-        support = dist.support
-    except NotImplementedError:
-        support = None
-    if support is None or support is constraints.real_vector:
-        return None
-    inside: Tensor = support.check(points)
-    return inside if inside.dim() < points.dim() else inside.all(-1)

@@ -123,7 +123,7 @@ class Recalibrator(ABC):
             discrete = False
         if discrete:
             raise NotApplicableError(
-                f"{type(checked).__name__} is a law of discrete targets, whose PITs jump: wrap its "
-                "samples in prerank.Ensemble and recalibrate the margins by ranks"
+                f"{type(checked).__name__} is a law of discrete targets, between whose values a "
+                "recalibrated law would lie: train with a CalibrationPenalty instead"
             )
         return checked

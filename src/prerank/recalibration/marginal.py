@@ -1,11 +1,14 @@
 """Recalibration of single targets."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, TransformedDistribution, constraints
 from torch.distributions.transforms import Transform
 
 from prerank.distributions import Ensemble
+from prerank.distributions.density import in_support
 from prerank.inputs import as_generator
 from prerank.pits import pit
 from prerank.recalibration.base import Recalibrator
@@ -83,10 +86,23 @@ class MarginalRecalibrated(TransformedDistribution):
 
     The margins are tabulated, exactly so where they have a closed form. The density belongs to the
     draws whatever the table. Beyond its ends the table goes on as a straight line: targets with a
-    bounded support may leave it.
+    bounded support may leave it, and observations near its ends may have no density.
     """
 
     has_rsample = False  # the table passes no gradient on
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-density, -inf where no draw of the forecast becomes such a value."""
+        change: Any = self.transforms[0]
+        before = change.inv(value)
+        stretch = change.log_abs_det_jacobian(before, value)
+        inside = in_support(self.base_dist, before)
+        if inside is None:
+            found: Tensor = self.base_dist.log_prob(before) - stretch
+            return found
+        middle = change.table.quantile(torch.zeros_like(before))[0].to(before)
+        safe = torch.where(inside.unsqueeze(-1), before, middle)
+        return torch.where(inside, self.base_dist.log_prob(safe) - stretch, -torch.inf)
 
 
 class MarginMap(Transform):

@@ -4,7 +4,9 @@ import io
 import zipfile
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from prerank.errors import InputError
 from prerank.forecasts import read_forecasts
@@ -57,3 +59,14 @@ def test_odd_arrays_are_read_or_refused(odd, tmp_path):
         return
     with pytest.raises(InputError, match=r"odd\.npz"):
         read_forecasts(path, path)
+
+
+@pytest.mark.parametrize("label", [[1], {"a": 1}, [[None]]], ids=str)
+def test_samples_are_not_numbered_by_lists(label, tmp_path):
+    days = [day for day in range(4) for _ in range(3)]
+    long = pa.table({"day": days, "sample": [label] * 12, "rain": np.arange(12.0)})
+    parquet.write_table(long, tmp_path / "long.parquet")
+    observed = pa.table({"day": range(4), "rain": np.arange(4.0)})
+    parquet.write_table(observed, tmp_path / "observed.parquet")
+    with pytest.raises(InputError, match=r"long\.parquet: column 'sample' for the samples holds"):
+        read_forecasts(tmp_path / "long.parquet", tmp_path / "observed.parquet")

@@ -16,7 +16,7 @@ from prerank.forecasts.comparison import decoded, is_number
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Frame", "as_arrow", "find_name", "is_numeric", "listed", "option"]
+__all__ = ["Frame", "as_arrow", "find_name", "is_nested", "is_numeric", "listed", "option"]
 
 _MOST_LISTED = 12
 
@@ -135,6 +135,13 @@ def option(name: str) -> str:
 def is_numeric(column: "pa.ChunkedArray") -> bool:
     """Whether a column holds numbers; truth values, dates and text are none."""
     return is_number(decoded(column).type)
+
+
+def is_nested(column: "pa.ChunkedArray") -> bool:
+    """Whether the values of a column are lists or records, which have no order."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_nested(decoded(column).type))
 
 
 def as_arrow(values: npt.NDArray[Any]) -> "pa.ChunkedArray":

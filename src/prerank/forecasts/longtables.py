@@ -9,7 +9,7 @@ import numpy.typing as npt
 from prerank.errors import InputError
 from prerank.forecasts.alignment import ROW, Places, are_distinct, choose_keys, find_places
 from prerank.forecasts.comparison import factorise, ranked
-from prerank.forecasts.frames import Frame, is_numeric, listed, option
+from prerank.forecasts.frames import Frame, is_nested, is_numeric, listed, option
 from prerank.forecasts.records import Choices, Matched
 
 __all__ = ["match_long", "varies"]
@@ -27,7 +27,12 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
         choices: what the caller said.
         label: the column that numbers the samples.
     """
-    numbers = ranked(samples.complete(label, " for the samples"))
+    numbered = samples.complete(label, " for the samples")
+    if is_nested(numbered):
+        raise InputError(
+            f"{samples.path}: column {label!r} for the samples holds {numbered.type}: number them"
+        )
+    numbers = ranked(numbered)
     if numbers.max() == 0:
         raise InputError(
             f"{samples.path}: column {label!r} numbers a single sample, where 2 are needed"

@@ -129,7 +129,7 @@ def test_several_tasks_are_given_to_worker_processes(monkeypatch, options, kind,
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
-    with pytest.raises(InputError, match=r"prerank\[ray\]"):
+    with pytest.raises(InputError, match=r"pip install ray, or .*extra 'ray'"):
         open_engine("ray")
 
 

@@ -4,7 +4,6 @@ import csv
 import io
 import os
 import re
-from collections import Counter
 from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from prerank.datasets.arff import read_arff
 from prerank.errors import InputError
+from prerank.inputs import repeated
 from prerank.storage import check_size
 
 if TYPE_CHECKING:
@@ -298,8 +298,8 @@ def _need_header(header: bool) -> None:
 
 
 def _check_names(names: Collection[str]) -> None:
-    repeated = sorted(name for name, n in Counter(names).items() if n > 1)
-    if repeated:
+    again = repeated(names)
+    if again:
         raise InputError(
-            f"several columns are named {', '.join(map(repr, repeated))}: give each its own name"
+            f"several columns are named {', '.join(map(repr, again))}: give each its own name"
         )

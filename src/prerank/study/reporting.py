@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from prerank.report.pages import write_page
 from prerank.report.studies import bars_figure, boxes_figure, nulls_figure, reliability_figure
-from prerank.storage import check_within, write_atomically
+from prerank.storage import write_atomically
 from prerank.study import tables
 from prerank.study.evaluation import batched_floor
 from prerank.study.pages import study_page
@@ -31,8 +31,7 @@ def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Pat
     Returns:
         The page.
     """
-    inside = check_within(store.folder / "report", store.folder)
-    out = inside if folder is None else Path(folder)
+    out = store.folder / "report" if folder is None else Path(folder)
     results = store.results()
     found: dict[str, pd.DataFrame] = {
         "before": tables.before(results),

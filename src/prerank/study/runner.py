@@ -3,13 +3,11 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from os import PathLike
-from typing import Any
 
 import torch
 
-from prerank.engines import Engine, Event, Failure, InProcess, Task, TaskError, tell
+from prerank.engines import Engine, Event, Failure, InProcess, Task, TaskError
 from prerank.study.costs import count_rows, unit_cost
 from prerank.study.plans import NONE, Plan
 from prerank.study.store import Store, Unit
@@ -90,7 +88,7 @@ def run_study(
     engine = InProcess() if engine is None else engine
     todo = store.left()
     watch = _Watch(len(store.units), todo, on_progress)
-    work = _ToldWork(
+    work = UnitWork(
         folder,
         device=device,
         deadline=deadline,
@@ -141,23 +139,6 @@ def study_tasks(store: Store, todo: Sequence[Unit], *, gpus: float = 0.0) -> lis
             after = () if unit == base else needed
             tasks.append(Task(unit.stem, unit, cost=cost, gpus=gpus, after=after))
     return tasks
-
-
-class _ToldWork(UnitWork):
-    """Units whose epochs are told, to a callback here or by a worker process to this one."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        _, settings = super().__reduce__()
-        return _told_work, settings
-
-
-@lru_cache(maxsize=1)  # as `UnitWork` does: a process keeps what it has read
-def _told_work(folder: str, device: str, deadline: float, every: float) -> UnitWork:
-    return UnitWork(folder, device=device, deadline=deadline, every=every, on_epoch=_tell_epoch)
-
-
-def _tell_epoch(unit: Unit, training: Progress) -> None:
-    tell((unit, training))
 
 
 def _combined(failures: Sequence[Failure]) -> BaseException:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prerank.engines import tell
 from prerank.errors import InputError
 from prerank.inputs import as_device
 from prerank.storage import check_within, read_json, write_json
@@ -47,7 +48,7 @@ class UnitWork:
         device: where to train; `"auto"` is the GPU where the process that works has one.
         deadline: when to stop, as `time.time` counts.
         every: seconds between checkpoints.
-        on_epoch: called after each epoch; stays in this process.
+        on_epoch: called after each epoch; stays in this process. Others tell their engine.
     """
 
     def __init__(
@@ -155,7 +156,10 @@ class UnitWork:
 # A worker process that is sent one function after the other keeps what it has read.
 @lru_cache(maxsize=1)
 def _work(folder: Path, device: str, deadline: float, every: float) -> UnitWork:
-    return UnitWork(folder, device=device, deadline=deadline, every=every)
+    def on_epoch(unit: Unit, training: Progress) -> None:
+        tell((unit, training))
+
+    return UnitWork(folder, device=device, deadline=deadline, every=every, on_epoch=on_epoch)
 
 
 class _Clock:

@@ -25,7 +25,7 @@ from prerank.inputs import (
     check_same_device,
     full_precision,
 )
-from prerank.numerics.norms import row_norms
+from prerank.numerics.norms import pair_distances, row_norms
 
 __all__ = ["crps", "energy_score", "nll", "variogram_score"]
 
@@ -101,9 +101,7 @@ def _distances(points: Tensor, at: Tensor, mass: Tensor) -> tuple[Tensor, Tensor
     unit = _unit(torch.maximum(points.abs().amax((1, 2)), at.abs().amax((1, 2))))
     points, at = points / unit[:, None, None], at / unit[:, None, None]
     error = torch.linalg.vector_norm(points - at, dim=-1)
-    # Not the matrix-product form: it loses half of the digits for close points.
-    distance = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
-    pairs = (distance @ mass.unsqueeze(-1)).squeeze(-1)
+    pairs = (pair_distances(points, points) @ mass.unsqueeze(-1)).squeeze(-1)
     return unit * (mass * error).sum(-1), unit * (mass * pairs).sum(-1)
 
 

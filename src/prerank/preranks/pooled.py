@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.utils.checkpoint import checkpoint
 
+from prerank.numerics.norms import pair_distances
 from prerank.preranks.base import PreRank, Reference
 from prerank.preranks.dominance import soft_dominance
 
@@ -207,11 +208,10 @@ def _without_rounding(mass: Tensor) -> Tensor:
 
 
 def _energy(points: Tensor, share: Tensor | None) -> Tensor:
-    # In float64 and then rounded: sums of equal distances in another order must stay tied. And not
-    # by matrix products, which lose half of the digits for close points.
+    # In float64 and then rounded: sums of equal distances in another order must stay tied.
     exact = points.double()
     mass = torch.ones_like(exact[..., 0]) if share is None else share.double()
-    distance = torch.cdist(exact, exact, compute_mode="donot_use_mm_for_euclid_dist")
+    distance = pair_distances(exact, exact)
     to_others = (distance * mass.unsqueeze(-2)).sum(-1)  # the distance to itself is 0
     between = (to_others * mass).sum(-1, keepdim=True) - 2 * mass * to_others
     others = mass.sum(-1, keepdim=True) - mass

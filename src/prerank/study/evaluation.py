@@ -10,6 +10,7 @@ from prerank.calibration import component_null, pce, pce_floor
 from prerank.distributions import draw
 from prerank.distributions.noise import RunNoise
 from prerank.models import Network
+from prerank.numerics.norms import pair_distances
 from prerank.pits import project_pits
 from prerank.pits.published import published_pit
 from prerank.preranks import PreRank
@@ -103,11 +104,7 @@ def two_set_energy(dist: Distribution, y: Tensor, n_samples: int, noise: RunNois
     """
     first, second = (draw(dist, n_samples, generator=noise).points for _ in range(2))
     to_y = torch.linalg.vector_norm(first - y, dim=-1).mean(0)
-    pairs = torch.cdist(
-        first.movedim(0, -2),
-        second.movedim(0, -2),
-        compute_mode="donot_use_mm_for_euclid_dist",  # the other one cancels for narrow peaks
-    )
+    pairs = pair_distances(first.movedim(0, -2), second.movedim(0, -2))
     return to_y - pairs.mean((-2, -1)) / 2
 
 

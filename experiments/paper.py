@@ -4,7 +4,9 @@
     prerank study run paper-exact --out exact
     python experiments/paper.py --published published --exact exact --out docs/results/tables
 
-Several folders on either side are taken together, so that a study may be split over machines.
+Several folders on either side are taken together, and rows that the tables already hold stay, so
+that a study may be split over machines and days. Without folders, the claims are read off the
+tables as they are.
 """
 
 import argparse
@@ -14,52 +16,62 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from prerank.study import Store, tables
+from prerank.datasets import find_dataset, published_split
+from prerank.study import Plan, Store, tables
 
 CROSSED = ("households", "air", "births2", "scm20d", "wq")
 UNFAITHFUL = ("calcofi", "taxi")
 """Datasets whose copies differ from those of the published runs."""
+STUDIES = {"published": "paper-as-published", "exact": "paper-exact"}
 COLUMNS = ["dataset", "prerank", "mean", "se", "runs", "strength", "energy", "nll"]
 
 
 def main() -> None:
     """Write the tables, and print what was reached."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--published", type=Path, nargs="*", default=[])
-    parser.add_argument("--exact", type=Path, nargs="*", default=[])
+    for name in STUDIES:
+        parser.add_argument(f"--{name}", type=Path, nargs="*", default=[])
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    studies = {name: read(getattr(options, name)) for name in ("published", "exact")}
-    studies = {name: results for name, results in studies.items() if len(results)}
-    for name, results in studies.items():
-        before = tables.before(results).assign(strength=0.0)
-        for which, table in (("before", before), ("after", tables.after(results))):
-            rest = [column for column in table.columns if column not in COLUMNS]
-            write(table[[*COLUMNS, *rest]], options.out / f"{name}_{which}.csv")
-        seconds = results.groupby(["dataset", "variant"], as_index=False).seconds.first()
-        write(seconds, options.out / f"{name}_seconds.csv")
-    for dataset in CROSSED:
-        crossed = [tables.cross(r, dataset).assign(study=name) for name, r in studies.items()]
-        if crossed and any(map(len, crossed)):
-            write(pd.concat(crossed, ignore_index=True), options.out / f"cross_{dataset}.csv")
-    if "published" in studies:
-        print("\n".join(reproduction(studies["published"])), end="\n\n")
-    if "exact" in studies:
-        print("\n".join(correction(studies["exact"])), end="\n\n")
-    for name, results in studies.items():
-        both = tables.combined(results)
-        if len(both):
-            write(both, options.out / f"{name}_combined.csv")
-            print("\n".join(company(both, name)), end="\n\n")
+    for name in STUDIES:
+        folders = getattr(options, name)
+        if folders:
+            collect(read(folders), name, options.out)
+    print("\n\n".join("\n".join(lines) for lines in claims(options.out)))
 
 
 def read(folders: list[Path]) -> pd.DataFrame:
     """Results of several studies of one protocol; a unit that several have counts once."""
-    if not folders:
-        return pd.DataFrame()
     results = pd.concat([Store(folder).results() for folder in folders], ignore_index=True)
     return results.drop_duplicates(["dataset", "variant", "strength", "seed", "part", "prerank"])
+
+
+def collect(results: pd.DataFrame, name: str, out: Path) -> None:
+    """Put what a study has found into the tables."""
+    before = tables.before(results).assign(strength=0.0)
+    for which, table in (("before", before), ("after", tables.after(results))):
+        rest = [column for column in table.columns if column not in COLUMNS]
+        add(table[[*COLUMNS, *rest]], out / f"{name}_{which}.csv", ["dataset", "prerank"])
+    seconds = results.groupby(["dataset", "variant"], as_index=False).seconds.first()
+    add(seconds, out / f"{name}_seconds.csv", ["dataset", "variant"])
+    for dataset in CROSSED:
+        crossed = tables.cross(results, dataset).assign(study=name)
+        add(crossed, out / f"cross_{dataset}.csv", ["study", "variant", "prerank"])
+
+
+def add(table: pd.DataFrame, path: Path, keys: list[str]) -> None:
+    """Rows whose keys the file does not have, in the order of the studies."""
+    if path.exists():
+        table = pd.concat([pd.read_csv(path), table], ignore_index=True).drop_duplicates(keys)
+    plan = Plan.preset("paper-exact")
+    order = {"study": list(STUDIES), "dataset": plan.datasets, "variant": plan.variants}
+    table = table.sort_values(
+        [key for key in keys if key in order],
+        key=lambda column: column.map({name: at for at, name in enumerate(order[column.name])}),
+        kind="stable",
+    )
+    write(table, path)
 
 
 def write(table: pd.DataFrame, path: Path) -> None:
@@ -67,9 +79,26 @@ def write(table: pd.DataFrame, path: Path) -> None:
     table.to_csv(path, index=False, float_format="%.5g")
 
 
-def reproduction(results: pd.DataFrame) -> Iterator[str]:
+def claims(out: Path) -> Iterator[Iterator[str]]:
+    """What the tables of a folder say."""
+    for name, judge in (("published", reproduction), ("exact", correction)):
+        if (out / f"{name}_after.csv").exists():
+            yield judge(
+                *(pd.read_csv(out / f"{name}_{which}.csv") for which in ("before", "after"))
+            )
+    if (crossed := read_crossed(out)).empty:
+        return
+    yield crossings(crossed[crossed.study == "published"])
+    for name in STUDIES:
+        both = company(crossed[crossed.study == name], out / f"{name}_seconds.csv")
+        if len(both):
+            write(both, out / f"{name}_combined.csv")
+            yield costs(both, name)
+
+
+def reproduction(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
     """How many of the published cells come out again, and what the penalty did in truth."""
-    for which, table in (("before", tables.before(results)), ("after", tables.after(results))):
+    for which, table in (("before", before), ("after", after)):
         cells = table[~table.dataset.isin(UNFAITHFUL) & table.paper.notna()]
         off = cells["mean"] - cells.paper
         near = off.abs() <= np.maximum(0.02, 3 * np.hypot(cells.se, cells.paper_se))
@@ -79,7 +108,7 @@ def reproduction(results: pd.DataFrame) -> Iterator[str]:
             yield missed[["dataset", "prerank", "paper", "mean", "se", "off"]].to_string(
                 index=False
             )
-    after = tables.after(results).dropna(subset="gain")  # the dependency of two targets has none
+    after = after.dropna(subset="gain")  # the dependency of two targets has none
     worse, better = after.gain < -2 * after.gain_se, after.gain > 2 * after.gain_se
     yield (
         f"exact calibration after the published penalty: worse than before in {worse.sum()} of "
@@ -88,19 +117,18 @@ def reproduction(results: pd.DataFrame) -> Iterator[str]:
     )
 
 
-def correction(results: pd.DataFrame) -> Iterator[str]:
+def correction(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
     """What the default penalty reaches, judged exactly."""
-    before = tables.before(results).set_index(["dataset", "prerank"])
-    after = tables.after(results).set_index(["dataset", "prerank"])
+    before, after = (table.set_index(["dataset", "prerank"]) for table in (before, after))
     kept = after.excess <= before.excess.reindex(after.index) + 2 * after.gain_se
     yield f"exact: no harm beyond two standard errors in {kept.sum()} of {len(after)} cells"
     harmed = after[~kept]
     if len(harmed):
         yield harmed[["excess", "gain", "gain_se", "strength", "energy_ratio"]].round(4).to_string()
     start = before.excess.reindex(after.index)
-    rows = results[results.part == "test"].groupby("dataset").n.first()
-    large = rows.reindex(after.index.get_level_values("dataset")).to_numpy() >= 1000
-    judged = after.assign(before=start, reduction=1 - after.excess / start)[(start > 0.02) & large]
+    rows = [test_rows(dataset) for dataset in after.index.get_level_values("dataset")]
+    judged = after.assign(before=start, reduction=1 - after.excess / start, rows=rows)
+    judged = judged[(judged.before > 0.02) & (judged.rows >= 1000)]
     yield (
         f"where the excess was above .02 with 1,000 test rows or more ({len(judged)} cells): "
         f"reduced by {judged.reduction.median():.0%} in the median, "
@@ -111,7 +139,38 @@ def correction(results: pd.DataFrame) -> Iterator[str]:
     yield judged[["before", "excess", "reduction", "strength", "energy_ratio"]].round(4).to_string()
 
 
-def company(both: pd.DataFrame, name: str) -> Iterator[str]:
+def test_rows(dataset: str) -> int:
+    """Rows that a dataset is judged by."""
+    return len(published_split(find_dataset(dataset).n_rows, seed=0).test)
+
+
+def read_crossed(out: Path) -> pd.DataFrame:
+    """All cross tables of a folder."""
+    paths = {dataset: out / f"cross_{dataset}.csv" for dataset in CROSSED}
+    found = [pd.read_csv(path).assign(dataset=d) for d, path in paths.items() if path.exists()]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def crossings(crossed: pd.DataFrame) -> Iterator[str]:
+    """How many cells of the published cross tables come out again."""
+    cells = crossed.dropna(subset="paper")
+    off = cells["mean"] - cells.paper
+    near = off.abs() <= np.maximum(0.02, 3 * 2**0.5 * cells.se)  # the paper has no errors of these
+    yield f"cross tables, as published: {near.sum()} of {len(cells)} cells come out again"
+    missed = cells.assign(off=off)[~near]
+    yield missed[["dataset", "variant", "prerank", "paper", "mean", "se", "off"]].to_string(
+        index=False
+    )
+
+
+def company(crossed: pd.DataFrame, seconds: Path) -> pd.DataFrame:
+    """Pre-ranks that are penalised together, from the cross tables of a study."""
+    if crossed.empty:
+        return crossed
+    return tables.in_company(crossed.merge(pd.read_csv(seconds)))
+
+
+def costs(both: pd.DataFrame, name: str) -> Iterator[str]:
     """What a pre-rank loses when margins or principal components are penalised with it."""
     for other, group in both.groupby("with"):
         yield (
@@ -120,14 +179,13 @@ def company(both: pd.DataFrame, name: str) -> Iterator[str]:
             f"changes the energy score by {group.energy_ratio.median() - 1:+.1%} in the median; "
             f"seconds x {group.seconds_ratio.median():.2f}"
         )
-        yield claim(group.pivot(index="dataset", columns="prerank", values="increase"))
+        yield by_dataset(group.pivot(index="dataset", columns="prerank", values="increase"))
     wide = both.pivot(index=["dataset", "prerank"], columns="with", values="together").dropna()
-    rise = (wide["pca(0.8)"] / wide["marginal"] - 1).unstack()
     yield f"{name}: pca(0.8) with a pre-rank against marginal with it"
-    yield claim(rise)
+    yield by_dataset((wide["pca(0.8)"] / wide["marginal"] - 1).unstack())
 
 
-def claim(rises: pd.DataFrame) -> str:
+def by_dataset(rises: pd.DataFrame) -> str:
     """Relative rises by dataset and pre-rank, with their means."""
     return rises.assign(mean=rises.mean(axis=1)).round(3).to_string()
 

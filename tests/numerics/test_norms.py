@@ -27,9 +27,7 @@ def test_close_points_keep_their_digits(distances):
 def test_points_that_meet_have_no_gradient():
     points = torch.tensor([[1.0, 2.0], [1.0, 2.0], [4.0, 6.0]], requires_grad=True)
     pair_distances(points, points).sum().backward()
-    torch.testing.assert_close(
-        points.grad, torch.tensor([[-1.2, -1.6], [-1.2, -1.6], [2.4, 3.2]])
-    )
+    torch.testing.assert_close(points.grad, torch.tensor([[-1.2, -1.6], [-1.2, -1.6], [2.4, 3.2]]))
 
 
 @pytest.mark.gpu

@@ -20,6 +20,7 @@ __all__ = [
     "cross",
     "evidence",
     "frontier",
+    "in_company",
     "mean_null",
 ]
 
@@ -67,12 +68,20 @@ def combined(results: "pd.DataFrame") -> "pd.DataFrame":
     (PCE of the pre-rank after either penalty), `increase` (their ratio, minus 1), `energy_ratio`
     (together against alone) and `seconds_ratio`.
     """
-    import pandas as pd
-
     rows = _final(results)
     table = _summary(rows, ["dataset", "variant", "prerank"])
-    seconds = rows.groupby(["dataset", "variant"]).seconds.first()
-    table["seconds"] = [seconds[d, v] for d, v in zip(table.dataset, table.variant, strict=True)]
+    seconds = rows.groupby(["dataset", "variant"], as_index=False).seconds.first()
+    return in_company(table.merge(seconds))
+
+
+def in_company(table: "pd.DataFrame") -> "pd.DataFrame":
+    """What `combined` tells, of means: `dataset`, `variant`, `prerank`, `mean`, `energy`, `seconds`.
+
+    Args:
+        table: one row for each pre-rank that a variant of a dataset was judged by.
+    """
+    import pandas as pd
+
     alone = table[table.variant == table.prerank].drop(columns="variant")
     found = []
     for other in ("marginal", "pca(0.8)"):

@@ -17,12 +17,14 @@ import numpy as np
 import pandas as pd
 
 from prerank.datasets import find_dataset, published_split
+from prerank.preranks import PAPER
 from prerank.study import Plan, Store, tables
 
 CROSSED = ("households", "air", "births2", "scm20d", "wq")
 UNFAITHFUL = ("calcofi", "taxi")
 """Datasets whose copies differ from those of the published runs."""
 STUDIES = {"published": "paper-as-published", "exact": "paper-exact"}
+LABELS = [prerank.label for prerank in PAPER]
 COLUMNS = ["dataset", "prerank", "mean", "se", "runs", "strength", "energy", "nll"]
 
 
@@ -108,6 +110,7 @@ def reproduction(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
             yield missed[["dataset", "prerank", "paper", "mean", "se", "off"]].to_string(
                 index=False
             )
+    yield page(before, after)
     after = after.dropna(subset="gain")  # the dependency of two targets has none
     worse, better = after.gain < -2 * after.gain_se, after.gain > 2 * after.gain_se
     yield (
@@ -119,6 +122,7 @@ def reproduction(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
 
 def correction(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
     """What the default penalty reaches, judged exactly."""
+    yield page(before, after)
     before, after = (table.set_index(["dataset", "prerank"]) for table in (before, after))
     kept = after.excess <= before.excess.reindex(after.index) + 2 * after.gain_se
     yield f"exact: no harm beyond two standard errors in {kept.sum()} of {len(after)} cells"
@@ -137,6 +141,25 @@ def correction(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
         f"at most {judged.energy_ratio.max() - 1:+.1%}"
     )
     yield judged[["before", "excess", "reduction", "strength", "energy_ratio"]].round(4).to_string()
+
+
+def page(before: pd.DataFrame, after: pd.DataFrame) -> str:
+    """Excess before and after in units of .0001, as Markdown; bold where it is certainly worse.
+
+    One number stands where no strength was selected.
+    """
+    start = before.set_index(["dataset", "prerank"]).excess
+    cells: dict[str, dict[str, str]] = {dataset: {} for dataset in before.dataset}
+    for row in after.dropna(subset="gain").itertuples():
+        old, new = (round(1e4 * value) for value in (start[row.dataset, row.prerank], row.excess))
+        told = f"{old} → {new}" if row.strength else f"{old}"
+        worse = row.gain < -2 * row.gain_se
+        cells[row.dataset][row.prerank] = f"**{told}**" if worse else told
+    lines = [["dataset", *LABELS], ["---", *["---:"] * len(LABELS)]]
+    lines += [
+        [dataset, *(own.get(label, "") for label in LABELS)] for dataset, own in cells.items()
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def test_rows(dataset: str) -> int:

@@ -25,7 +25,7 @@ from prerank.estimators import load_model
 from prerank.estimators.base import JointRegressor
 from prerank.forecasts import read_forecasts
 from prerank.models import MixtureNetwork
-from prerank.storage import _digest
+from prerank.storage.tensors import digest
 from prerank.study import NONE, Plan, Store, Unit
 from prerank.study import tables as study_tables
 from prerank.training import Checkpoint, Run, Settings, Trainer, TrainingData
@@ -190,7 +190,7 @@ def seal_tensors(path: Path) -> None:
             about = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in list(file.keys())}
         old = about.pop("sha256").encode()
-        new = _digest(tensors, about).encode()
+        new = digest(tensors, about).encode()
     except (SafetensorError, OSError, KeyError):
         return  # too damaged to be sealed
     path.write_bytes(path.read_bytes().replace(old, new, 1))

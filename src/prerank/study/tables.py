@@ -75,10 +75,11 @@ def combined(results: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def in_company(table: "pd.DataFrame") -> "pd.DataFrame":
-    """What `combined` tells, of means: `dataset`, `variant`, `prerank`, `mean`, `energy`, `seconds`.
+    """What `combined` tells, from means over the runs.
 
     Args:
-        table: one row for each pre-rank that a variant of a dataset was judged by.
+        table: columns `dataset`, `variant`, `prerank`, `mean`, `energy` and `seconds`; one row for
+            each pre-rank that a variant was judged by.
     """
     import pandas as pd
 

@@ -13,7 +13,7 @@ __all__ = ["published_cells", "published_cross", "published_strength"]
 
 # The table prints 0.01; the reported error is that of a run at 10.
 _CORRECTED = {("scm20d", "copula"): 10.0}
-_UNKNOWN = 10.0
+_USUAL = 10.0
 
 
 def published_cells() -> "pd.DataFrame":
@@ -32,18 +32,22 @@ def published_cross() -> "pd.DataFrame":
 def published_strength(dataset: str, variant: str) -> float:
     """Strength at which a variant was trained.
 
-    That of its last pre-rank: strengths of combined penalties were not reported. Datasets that the
-    paper does not have get the most frequent one, 10.
+    Those of combined penalties were not reported. At 10, the most frequent one, the published cross
+    tables come out; at that of the pre-rank alone they do not, where it is another. Datasets that
+    the paper does not have get 10, too.
 
     Example:
-        >>> published_strength("households", "dependency"), published_strength("mine", "hdr")
-        (5.0, 10.0)
+        >>> published_strength("births2", "hdr"), published_strength("births2", "marginal+hdr")
+        (0.01, 10.0)
     """
-    label = parse(variant)[-1].label
-    if (dataset, label) in _CORRECTED:
-        return _CORRECTED[dataset, label]
+    terms = parse(variant)
+    if len(terms) > 1:
+        return _USUAL
+    key = dataset, terms[0].label
+    if key in _CORRECTED:
+        return _CORRECTED[key]
     cells = _read("cells").set_index(["dataset", "prerank"])["strength"]
-    return float(cells.get((dataset, label), _UNKNOWN))
+    return float(cells.get(key, _USUAL))
 
 
 @lru_cache

@@ -104,5 +104,6 @@ def test_importing_changes_nothing_and_loads_little(tmp_path):
     assert unchanged
     assert "prerank.diagnosis" in modules
     heavy = {"sklearn", "matplotlib", "pandas", "pyarrow", "rich", "typer", "scoringrules", "ray"}
+    heavy |= {"scipy.stats", "scipy.signal"}
     assert heavy & set(modules) == set()
     assert "prerank.cli" not in modules

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy import signal, stats
 from torch import Tensor
 
 from prerank.calibration.error import level_grid
@@ -91,6 +90,8 @@ def _bounds(n: int, level: float, levels: int) -> tuple[Counts, Counts]:
 
 
 def _quantiles(n: int, gamma: float, levels: int) -> tuple[Counts, Counts]:
+    from scipy import stats
+
     inner = np.linspace(0, 1, levels)[1:-1]
     lower, upper = (stats.binom.ppf(q, n, inner) for q in (gamma / 2, 1 - gamma / 2))
     ends = [0], [n]  # at levels 0 and 1 a count is certain
@@ -107,6 +108,8 @@ def coverage(lower: Counts, upper: Counts) -> float:
         lower: `(levels,)`, not decreasing; the last entry is the number of uniforms.
         upper: `(levels,)`, likewise.
     """
+    from scipy import signal, stats
+
     n, bins = int(lower[-1]), len(lower) - 1
     smallest, largest = (lower[1:] - upper[:-1]).min(), (upper[1:] - lower[:-1]).max()
     increments = stats.poisson.pmf(np.arange(smallest, largest + 1), n / bins)

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 
 from prerank.errors import InputError, ShapeError
@@ -107,6 +106,8 @@ def mean_spread(pits: Sequence[Tensor]) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _floor(n: int, levels: int) -> float:
+    from scipy import stats  # takes longer to import than most uses of it take
+
     alpha = np.linspace(0, 1, levels)[1:-1]
     nu = np.floor(n * alpha) + 1
     deviation = 2 * nu * stats.binom.pmf(nu, n, alpha) * (1 - alpha)

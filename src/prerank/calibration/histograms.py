@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import signal, stats
 
 from prerank.calibration.bands import ReliabilityBand
 from prerank.calibration.curves import PITHistogram, ReliabilityCurve
@@ -141,6 +140,8 @@ def _bounds(n: int, bins: int, level: float) -> tuple[int, int]:
 
 
 def _quantiles(n: int, bins: int, gamma: float) -> tuple[int, int]:
+    from scipy import stats
+
     lower, upper = stats.binom.ppf([gamma / 2, 1 - gamma / 2], n, 1 / bins)
     return int(lower), int(upper)
 
@@ -155,6 +156,8 @@ def count_coverage(n: int, bins: int, lower: int, upper: int) -> float:
         lower: smallest count, at least 0.
         upper: largest count.
     """
+    from scipy import signal, stats
+
     if not bins * lower <= n <= bins * upper:
         return 0.0
     single = stats.poisson.pmf(np.arange(lower, upper + 1), n / bins)

@@ -179,6 +179,37 @@ def test_fetch(data, rivers):
     assert load_table("rivers").y.shape == (40, 1)
 
 
+@pytest.mark.parametrize("size", [0, 100])
+def test_fetch_in_place_of_a_broken_file(data, rivers, size):
+    run("fetch", "rivers", "--origin", rivers)
+    path = data / "rivers.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:size])
+    done = run("fetch", "rivers", "--origin", rivers)
+    assert (done.exit_code, done.stderr) == (0, "")
+    said, result = done.stdout.splitlines()
+    assert said.startswith(f"rivers is fetched again: cannot read {path}: ")
+    assert result == f"rivers: 40 rows, 1 input, 1 target in {path}"
+    assert path.read_bytes() == whole
+
+
+def test_fetch_in_place_of_another_table(data, rivers):
+    path = table(data, "rivers")
+    done = run("fetch", "rivers", "--origin", rivers)
+    wrong = "12 instead of 40 rows and 2 instead of 1 inputs"
+    assert done.stdout.splitlines()[0] == f"rivers is fetched again: {path} has {wrong}"
+    assert load_table("rivers").y.shape == (40, 1)
+
+
+def test_fetch_cannot_mend_what_has_to_be_brought(data):
+    data.mkdir()
+    (data / "scm1d.parquet").write_bytes(b"broken")
+    done = run("fetch", "scm1d")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: scm1d cannot be fetched: bring scm1d.arff")
+    assert f"What is here cannot be used: cannot read {data / 'scm1d.parquet'}" in done.stderr
+
+
 def test_fetch_into_a_folder(tmp_path, data, rivers):
     assert run("fetch", "rivers", "--origin", rivers, "--out", tmp_path / "new").exit_code == 0
     assert (tmp_path / "new" / "rivers.parquet").is_file()
@@ -240,6 +271,24 @@ def test_import_without_a_header(tmp_path):
     path.write_text("".join(f"{i / 2},{i}\n" for i in range(20)))
     assert run("import", path, "--targets", "1", "--no-header").exit_code == 0
     assert load_table("bare").inputs == ("0",)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("seconds", "column 'seconds' does not fit float32: its 40 distinct values become 1, "),
+        ("same", "target 'same' is 7 in every row: there is nothing to predict"),
+    ],
+)
+def test_import_refuses_targets_that_say_nothing(tmp_path, data, target, words):
+    path = tmp_path / "rivers.csv"
+    path.write_text(
+        "\n".join(["depth,seconds,same", *(f"{i / 4},{10**10 + i},7" for i in range(40))])
+    )
+    done = run("import", path, "--targets", target, "--inputs", "depth")
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"Error: {path}: {words}")
+    assert not data.exists()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from prerank.datasets import DATASETS, Dataset, FetchError, Origin, fetch, load_table
+from prerank.datasets import (
+    DATASETS,
+    Dataset,
+    FetchError,
+    Origin,
+    Table,
+    fetch,
+    load_table,
+    save_table,
+)
+from prerank.datasets.copies import misfit
 from prerank.datasets.tables import content_hash
 from prerank.errors import InputError, InputTypeError, PrerankError
 from servers import serve, start
@@ -71,14 +81,72 @@ def test_a_table_arrives(tmp_path, good):
 
 
 def test_what_is_there_is_not_downloaded_again(tmp_path, good):
-    path = fetch(RECORD, tmp_path, origin=good.url)
-    path.write_bytes(b"mine")
+    path = mine(tmp_path, 40, 4, 1)
+    before = path.read_bytes()
     assert fetch(RECORD, tmp_path, origin=good.url) == path
-    assert path.read_bytes() == b"mine"
-    assert good.requests == ["/rivers.csv"]
+    assert path.read_bytes() == before
+    assert good.requests == []
     fetch(RECORD, tmp_path, origin=good.url, force=True)
+    assert good.requests == ["/rivers.csv"]
+    assert load_table("rivers", tmp_path).targets == ("flow",)
+
+
+def mine(folder, rows, inputs, targets, name="rivers"):
+    """A table of one's own where the fetched one would lie."""
+    x, y = np.ones((rows, inputs), np.float32), np.ones((rows, targets), np.float32)
+    names = [f"mine {i}" for i in range(inputs + targets)]
+    return save_table(Table(name, x, y, (*names[:inputs],), (*names[inputs:],)), folder)
+
+
+@pytest.mark.parametrize("size", [0, 3, 100, -1])
+def test_a_file_cut_short_is_downloaded_again(tmp_path, good, size):
+    path = fetch(RECORD, tmp_path, origin=good.url)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:size])
+    assert misfit(RECORD, tmp_path).startswith(f"cannot read {path}: ")
+    assert fetch(RECORD, tmp_path, origin=good.url) == path
+    assert path.read_bytes() == whole
     assert good.requests == ["/rivers.csv"] * 2
-    assert load_table("rivers", tmp_path).y.shape == (40, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((39, 4, 1), "39 instead of 40 rows"),
+        ((40, 3, 1), "3 instead of 4 inputs"),
+        ((41, 4, 2), "41 instead of 40 rows and 2 instead of 1 targets"),
+    ],
+)
+def test_a_table_of_another_shape_is_downloaded_again(tmp_path, good, shape, words):
+    path = mine(tmp_path, *shape)
+    assert misfit(RECORD, tmp_path) == f"{path} has {words}"
+    fetch(RECORD, tmp_path, origin=good.url)
+    assert misfit(RECORD, tmp_path) == ""
+    assert load_table("rivers", tmp_path).targets == ("flow",)
+
+
+def test_a_broken_file_stays_when_there_is_no_other(tmp_path):
+    path = tmp_path / "rivers.parquet"
+    path.write_bytes(b"broken")
+    with serve({}) as server, pytest.raises(FetchError, match="404"):
+        fetch(RECORD, tmp_path, origin=server.url)
+    assert path.read_bytes() == b"broken"
+
+
+def test_what_was_brought_may_have_other_rows(tmp_path):
+    """`taxi` here is another sample; nobody wrote down the inputs of `meps_19`."""
+    for name, shape in {"taxi": (12, 4, 2), "meps_19": (12, 7, 2)}.items():
+        path = mine(tmp_path, *shape, name)
+        assert fetch(name, tmp_path) == path
+    mine(tmp_path, 12, 4, 3, "taxi")
+    with pytest.raises(InputError, match=r"bring .* cannot be used: .* 3 instead of 2 targets"):
+        fetch("taxi", tmp_path)
+
+
+def test_the_tables_of_the_study_fit_their_records():
+    if not DATA.is_dir():
+        pytest.skip(f"{DATA} is not here")
+    assert {record.name: misfit(record, DATA) for record in DATASETS if misfit(record, DATA)} == {}
 
 
 def test_a_mirror_may_lie_deeper_or_on_disk(tmp_path, good):

@@ -147,6 +147,22 @@ BAD = {
     "nothing": ("a.csv", "a,y\n" + "".join(f"{i},\n" for i in range(20)), "'y' are missing"),
     "few rows": ("a.csv", "a,y\n" + "1,2\n" * 9, "9 rows are left of 9"),
     "one column": ("a.csv", "y\n" + "1\n" * 20, "no column for an input"),
+    "one value": ("a.csv", "a,y\n" + "".join(f"{i},7\n" for i in range(20)), "target 'y' is 7 in"),
+    "seconds": (
+        "a.csv",
+        "a,y\n" + "".join(f"{i},{1_700_000_000 + i}\n" for i in range(40)),
+        r"column 'y' does not fit float32: its 40 distinct values become 1\b",
+    ),
+    "seconds of an input": (
+        "a.csv",
+        "a,y\n" + "".join(f"{1_700_000_000 + i},{i}\n" for i in range(40)),
+        "column 'a' does not fit float32",
+    ),
+    "same names of inputs": (
+        "a.csv",
+        "c,c=m,y\n" + "".join(f"{'mf'[i % 2]},{i},{i}\n" for i in range(20)),
+        "level 'm' of column 'c' and column 'c=m'",
+    ),
     "latin": ("a.csv", "höhe,y\n".encode("latin-1"), r"not UTF-8 text \(byte 1\)"),
     "utf-16": ("a.csv", f"a,b,y\n{ROWS}".encode("utf-16"), "not UTF-8 text"),
     "another suffix": ("a.xlsx", b"PK", r"ends in '\.xlsx' cannot be read"),

@@ -20,7 +20,7 @@ from prerank.cli.messages import (
     split_names,
 )
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
-from prerank.datasets.copies import LocalCopy, has_right_numbers, local_copies, local_copy
+from prerank.datasets.copies import LocalCopy, has_right_numbers, local_copies, local_copy, misfit
 from prerank.datasets.registry import canonical_name
 from prerank.datasets.tables import data_folder, table_path, table_shape
 from prerank.errors import InputError, PrerankError
@@ -115,9 +115,12 @@ def fetch_(
     failed = False
     for record in chosen:
         path = table_path(record.name, out)
-        if path.is_file() and not force:
+        problem = misfit(record, out)
+        if path.is_file() and not problem and not force:
             typer.echo(f"{record.name} is already there: {path} (--force downloads it again)")
             continue
+        if problem and record.fetchable:
+            typer.echo(f"{record.name} is fetched again: {' '.join(problem.split())}")
         try:
             with _progress(record) as on_bytes:
                 path = fetch(record, out, origin=origin, force=force, on_bytes=on_bytes)

@@ -11,9 +11,11 @@ from prerank.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Column", "as_column", "as_float32", "as_numbers"]
+__all__ = ["Column", "as_column", "as_float32", "as_numbers", "refuse_constant"]
 
 _LONGEST_SAMPLE = 40
+_LARGEST_EXACT = 2.0**53  # whole numbers beyond it share a float64
+_MOST_ROUNDING = 1e-3  # standard deviations that float32 may move a value
 
 
 @dataclass(frozen=True)
@@ -26,18 +28,23 @@ class Column:
         missing: `(N,)`, where there is no value.
         kind: `number` (with a fraction, or a whole one among missing values), `whole`, `truth`
             or `text`.
+        rest: `(N,)`, what float64 leaves out: the file says values + rest. Zero but for whole
+            numbers and decimals beyond 2^53.
     """
 
     name: str
     values: npt.NDArray[Any]
     missing: npt.NDArray[np.bool_]
     kind: str
+    rest: npt.NDArray[np.float64]
 
     @property
     def distinct(self) -> int:
         """How many different values there are."""
         present = self.values[~self.missing]
-        return len(set(present)) if self.kind == "text" else len(np.unique(present))
+        if self.kind == "text":
+            return len(set(present))
+        return _distinct(present, self.rest[~self.missing])
 
 
 def as_column(name: str, array: "pa.ChunkedArray") -> Column:
@@ -72,7 +79,8 @@ def as_column(name: str, array: "pa.ChunkedArray") -> Column:
         )
     values = np.empty(len(array), dtype=object)
     values[:] = array.to_pylist()
-    return Column(name, values, np.array([value is None for value in values], dtype=bool), "text")
+    missing = np.array([value is None for value in values], dtype=bool)
+    return Column(name, values, missing, "text", np.zeros(len(values)))
 
 
 def as_numbers(name: str, array: "pa.ChunkedArray") -> Column:
@@ -102,8 +110,25 @@ def as_numbers(name: str, array: "pa.ChunkedArray") -> Column:
     raise InputError(f"column {name!r} holds text, such as {sample!r}{advice}")
 
 
-def as_float32(column: Column, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
-    """The numbers of some rows in float32; what has no finite float32 raises."""
+def as_float32(
+    column: Column, rows: npt.NDArray[np.bool_], *, faithful: bool = False
+) -> npt.NDArray[np.float32]:
+    """The numbers of some rows in float32; what has no finite float32 raises.
+
+    Args:
+        column: of N numbers.
+        rows: `(N,)`, which of them.
+        faithful: whether to raise, too, where rounding hides what the numbers say: for y in the
+            file and s its standard deviation, where max |float32(y) - y| > 0.001 s. Numbers that
+            are all the same have nothing to hide.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> seconds = as_column("time", pa.chunked_array([[1_700_000_000 + i for i in range(40)]]))
+        >>> as_float32(seconds, ~seconds.missing, faithful=True)
+        Traceback (most recent call last):
+        prerank.errors.InputError: column 'time' does not fit float32: its 40 distinct values ...
+    """
     values = column.values[rows]
     with np.errstate(over="ignore"):
         rounded = values.astype(np.float32)
@@ -113,7 +138,41 @@ def as_float32(column: Column, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.fl
             f"column {column.name!r} has {int(bad.sum())} values that are infinite or too large "
             f"for float32, such as {values[bad][0]}"
         )
+    if faithful and len(values):
+        _refuse_rounding(column.name, values, column.rest[rows], rounded)
     return rounded
+
+
+def refuse_constant(name: str, values: npt.NDArray[Any]) -> None:
+    """Raise if a target has one value in all of several rows."""
+    if len(values) > 1 and (values == values[0]).all():
+        raise InputError(
+            f"target {name!r} is {values[0]:g} in every row: there is nothing to predict"
+        )
+
+
+def _refuse_rounding(
+    name: str,
+    values: npt.NDArray[np.float64],
+    rest: npt.NDArray[np.float64],
+    rounded: npt.NDArray[np.float32],
+) -> None:
+    error = np.abs((rounded - values) - rest).max()
+    spread = ((values - values[0]) + rest).std()
+    if error <= _MOST_ROUNDING * spread:
+        return
+    distinct = _distinct(values, rest)
+    if distinct == 1:
+        return
+    if np.abs(values).max() < np.finfo(np.float32).tiny:
+        advice = f"divide it by a unit, such as {spread or np.abs(values).max():.0e}"
+    else:
+        advice = "subtract an offset from it, such as its smallest value"
+    raise InputError(
+        f"column {name!r} does not fit float32: its {distinct} distinct values become "
+        f"{len(np.unique(rounded))}, moved by up to {error:.2g} where their standard deviation is "
+        f"{spread:.2g}; {advice}"
+    )
 
 
 def _numbers(name: str, array: "pa.ChunkedArray", kind: str) -> Column:
@@ -121,7 +180,24 @@ def _numbers(name: str, array: "pa.ChunkedArray", kind: str) -> Column:
 
     # Not safe: a whole number beyond 2^53 is rounded instead of refused.
     values = array.cast(pa.float64(), safe=False).to_numpy()
-    return Column(name, values, np.isnan(values), kind)
+    return Column(name, values, np.isnan(values), kind, _rest(array, values))
+
+
+def _distinct(values: npt.NDArray[np.float64], rest: npt.NDArray[np.float64]) -> int:
+    if rest.any():
+        return len(set(zip(values.tolist(), rest.tolist(), strict=True)))
+    return len(np.unique(values))
+
+
+def _rest(array: "pa.ChunkedArray", values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    import pyarrow as pa
+
+    rest = np.zeros(len(values))
+    if pa.types.is_integer(array.type) or pa.types.is_decimal(array.type):
+        large = np.flatnonzero(np.abs(values) > _LARGEST_EXACT)
+        pairs = zip(array.take(pa.array(large)).to_pylist(), values[large], strict=True)
+        rest[large] = [float(exact - int(value)) for exact, value in pairs]
+    return rest
 
 
 def _is_number(text: str) -> bool:

@@ -16,7 +16,7 @@ from prerank.datasets.tables import (
 )
 from prerank.errors import InputError
 
-__all__ = ["LocalCopy", "has_right_numbers", "local_copies", "local_copy"]
+__all__ = ["LocalCopy", "has_right_numbers", "local_copies", "local_copy", "misfit"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,33 @@ def local_copies(folder: str | os.PathLike[str] | None = None) -> dict[str, Loca
     others = sorted(name for name in stems - {*listed} if is_name(name))
     found = {name: local_copy(name, place) for name in (*listed, *others)}
     return {name: copy for name, copy in found.items() if copy and (copy.shape or name in listed)}
+
+
+def misfit(record: Dataset, folder: str | os.PathLike[str] | None = None) -> str:
+    """Why the file here cannot be the table of a record, without reading the rows.
+
+    Nothing where it can be, or where there is none. What has to be brought may have other rows: it
+    may be another sample.
+
+    Example:
+        >>> import tempfile
+        >>> from prerank.datasets.registry import find_dataset
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "air.parquet").write_bytes(b"")
+        ...     misfit(find_dataset("air"), folder)
+        'cannot read ...air.parquet: ...'
+    """
+    copy = local_copy(record.name, folder)
+    if copy is None or copy.shape is None:
+        return copy.problem if copy else ""
+    rows = record.n_rows if record.fetchable else None
+    wanted = {"rows": rows, "inputs": record.n_inputs, "targets": record.n_targets}
+    wrong = [
+        f"{found} instead of {right} {what}"
+        for found, (what, right) in zip(copy.shape, wanted.items(), strict=True)
+        if right not in (None, found)
+    ]
+    return f"{copy.path} has {' and '.join(wrong)}" if wrong else ""
 
 
 def has_right_numbers(record: Dataset, folder: str | os.PathLike[str] | None = None) -> bool | None:

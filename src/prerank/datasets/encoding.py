@@ -1,7 +1,6 @@
 """The rule by which the columns of a file become inputs and targets."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from prerank.datasets.columns import Column, as_column, as_float32, as_numbers
+from prerank.datasets.columns import Column, as_column, as_float32, as_numbers, refuse_constant
 from prerank.datasets.tables import Table
 from prerank.errors import InputError
+from prerank.inputs import repeated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,6 +78,10 @@ def encode_inputs(columns: "pa.Table") -> Inputs:
     Args:
         columns: of N rows, under different names.
 
+    Raises:
+        InputError: for a column of other things, for numbers that float32 cannot hold or that lose
+            in it what they say, and for two inputs that would have the same name.
+
     Example:
         >>> import pyarrow as pa
         >>> bed, depth = ["mud", "sand"] * 10, [i / 2 for i in range(20)]
@@ -103,15 +107,19 @@ def encode_inputs(columns: "pa.Table") -> Inputs:
         complete &= ~column.missing
     parts: list[npt.NDArray[np.float32]] = []
     names: list[str] = []
+    origins: list[str] = []
     for column in kept:
         if column.kind == "text":
             values = column.values[complete]
             levels = sorted(set(values))
             parts += [(values == level).astype(np.float32) for level in levels]
             names += [f"{column.name}={level}" for level in levels]
+            origins += [f"level {level!r} of column {column.name!r}" for level in levels]
         else:
-            parts.append(as_float32(column, complete))
+            parts.append(as_float32(column, complete, faithful=True))
             names.append(column.name)
+            origins.append(f"column {column.name!r}")
+    _refuse_repeated(names, origins)
     empty = np.empty((int(complete.sum()), 0), dtype=np.float32)
     return Inputs(np.stack(parts, axis=1) if parts else empty, tuple(names), complete, removed)
 
@@ -133,7 +141,8 @@ def encode_table(
 
     Raises:
         InputError: for a column that is not there (the message names similar ones), for text or
-            nothing at all in a target, when nothing is left to learn from, or fewer than 10 rows.
+            nothing at all in a target, for one that has the same value in every row or loses in
+            float32 what it says, when nothing is left to learn from, or fewer than 10 rows.
 
     Example:
         >>> import pyarrow as pa
@@ -178,7 +187,9 @@ def encode_table(
         )
     used = np.zeros(columns.num_rows, dtype=bool)
     used[rows] = True
-    y = np.stack([as_float32(output, used) for output in outputs], axis=1)
+    y = np.stack([as_float32(output, used, faithful=True) for output in outputs], axis=1)
+    for target, values in zip(targets, y.T, strict=True):
+        refuse_constant(target, values)
     table = Table(name, found.x, y, found.names, tuple(targets))
     return Encoded(table, removed, without_target, without_input)
 
@@ -206,9 +217,9 @@ def _known(columns: "pa.Table", names: Sequence[str], role: str) -> list[str]:
     names = [names] if isinstance(names, str) else list(names)
     if not names:
         raise InputError(f"at least one {role} has to be named")
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise InputError(f"{role} {repeated[0]!r} is named {names.count(repeated[0])} times")
+    again = repeated(names)
+    if again:
+        raise InputError(f"{role} {again[0]!r} is named {names.count(again[0])} times")
     there = columns.column_names
     for name in names:
         if name in there:
@@ -220,6 +231,15 @@ def _known(columns: "pa.Table", names: Sequence[str], role: str) -> list[str]:
         article = "an" if role == "input" else "a"
         raise InputError(f"there is no column {name!r} for {article} {role}; {advice}")
     return names
+
+
+def _refuse_repeated(names: Sequence[str], origins: Sequence[str]) -> None:
+    again = repeated(names)
+    if again:
+        same = [origin for name, origin in zip(names, origins, strict=True) if name == again[0]]
+        raise InputError(
+            f"{len(same)} inputs would be named {again[0]!r}: {' and '.join(same)}; rename a column"
+        )
 
 
 def _refuse_empty(columns: "pa.Table", names: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from threading import Event, Thread
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from prerank.datasets.copies import misfit
 from prerank.datasets.encoding import encode_table
 from prerank.datasets.reading import parse_columns
 from prerank.datasets.records import Dataset, Origin
@@ -44,7 +45,8 @@ def fetch(
 
     The original is held in memory and never larger than the registry says. Only one whose size
     and SHA-256 are right is encoded, and only a whole table is put in place: after an error the
-    folder is as it was before.
+    folder is as it was before. A table that is there stays, unless its header shows that it cannot
+    be read, or has other numbers of rows and columns than the record.
 
     Args:
         dataset: a name in the registry, or a record of one's own.
@@ -72,13 +74,15 @@ def fetch(
     record = find_dataset(dataset) if isinstance(dataset, str) else dataset
     seconds = as_positive(timeout, "timeout")
     path = table_path(record.name, folder)
-    if path.is_file() and not force:
+    problem = misfit(record, folder)
+    if path.is_file() and not problem and not force:
         return path
     if record.origin is None or not record.origin.verifiable:
         found = f" (one copy is at {record.origin.url})" if record.origin else ""
+        useless = f". What is here cannot be used: {problem}" if problem else ""
         raise InputError(
             f"{record.name} cannot be fetched: bring {record.bring}{found}, and import it; "
-            f"`prerank datasets show {record.name}` has the command"
+            f"`prerank datasets show {record.name}` has the command{useless}"
         )
     address = _address(record.origin, origin)
     try:

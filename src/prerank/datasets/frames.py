@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from prerank.datasets.columns import as_numbers
+from prerank.datasets.columns import as_numbers, refuse_constant
 from prerank.datasets.reading import ROW_NUMBERS, read_columns
 from prerank.errors import InputError
 from prerank.inputs import repeated
@@ -166,7 +166,8 @@ def _frame(
     else:
         _refuse_missing(frame, advice)
     _refuse_infinite(frame, _LARGEST)
-    _refuse_constant(frame[targets])
+    for name in targets:
+        refuse_constant(name, frame[name].to_numpy())
     _refuse_identifiers(frame[inputs])
     frame = frame.reset_index(drop=True)
     return Frame(frame[inputs], frame[targets], dropped)
@@ -264,15 +265,6 @@ def _refuse_infinite(frame: "pd.DataFrame", largest: float = np.inf) -> None:
             raise InputError(
                 f"column {name!r} is infinite or too large in {int(wrong.sum())} of {len(wrong)} "
                 f"rows, first in row {int(frame.index[wrong][0]) + 1}: remove or correct them"
-            )
-
-
-def _refuse_constant(targets: "pd.DataFrame") -> None:
-    for name in targets:
-        values = targets[name].to_numpy()
-        if len(values) > 1 and (values == values[0]).all():
-            raise InputError(
-                f"target {name!r} is {values[0]:g} in every row: there is nothing to predict"
             )
 
 

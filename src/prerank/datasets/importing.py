@@ -63,8 +63,9 @@ def import_table(
         header: whether a CSV file names its columns; else they are 0, 1, ...
 
     Raises:
-        InputError: when the file cannot be read or used; the message names the file and the
-            column, and nothing is written.
+        InputError: when the file cannot be read or used, as where float32, in which tables are
+            stored, loses what a column says; the message names the file and the column, and nothing
+            is written.
 
     Example:
         >>> import tempfile

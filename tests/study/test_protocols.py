@@ -216,6 +216,15 @@ def test_published_strengths_are_those_that_were_reported(published_rows):
     assert set(rows.strength) == {2.0}
 
 
+def test_published_epochs_end_with_the_last_batch():
+    seen = []
+    problem = Problem("ar1", tiny(protocol="published", strengths="auto", seeds=(0,)))
+    carry_out(problem, "none", on_epoch=seen.append)
+    rows, size = problem.data.train.shape[1], problem.plan.training.batch_size
+    assert rows % size
+    assert seen[0].steps == rows // size + 1
+
+
 def test_published_likelihood_and_exact_one_agree_but_for_the_batches(published_rows):
     # Unweighted means of 256, 256 and 88 rows against the mean over all: the difference is one of
     # means of the same values, so it is small against the values, and not 0.

@@ -171,9 +171,10 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, dtype):
         assert_same(finished(after), whole)
 
 
-def test_many_interruptions(tmp_path):
-    # Passes over the rows, of 7 steps, and epochs, of 10, end at different times.
-    chosen = dataclasses.replace(STOPPING, min_steps=10)
+@pytest.mark.parametrize("last_batch", [False, True])
+def test_many_interruptions(tmp_path, last_batch):
+    # Passes over the rows, of 7 or 8 steps, and epochs, of 10, end at different times.
+    chosen = dataclasses.replace(STOPPING, min_steps=10, last_batch=last_batch)
     whole = finished(Trainer(NETWORK, DATA, RUNS, objective=NOISY, settings=chosen))
     trainer = Trainer(NETWORK, DATA, RUNS, objective=NOISY, settings=chosen)
     path = tmp_path / "checkpoint"
@@ -390,6 +391,19 @@ def test_an_epoch_takes_each_row_at_most_once_and_leaves_the_rest_out():
     assert all(not torch.equal(a, b) for a, b in itertools.combinations(orders, 2))
 
 
+def test_the_last_batch_may_count():
+    recorder, epochs = Recorder(), 3
+    data = make_data(clip=False)
+    train(recorder, data, RUNS[:2], settings=settings(max_epochs=epochs, last_batch=True))
+    assert [x.shape[1] for x in recorder.seen] == [*[32] * 7, 16] * epochs
+    for start in range(0, len(recorder.seen), 8):  # every row, once
+        rows = torch.cat([x[0] for x in recorder.seen[start : start + 8]])
+        assert rows.unique(dim=0).shape == (240, 2)
+    whole = Recorder()
+    train(whole, data, RUNS[:2], settings=settings(batch_size=80, max_epochs=1, last_batch=True))
+    assert [x.shape[1] for x in whole.seen] == [80] * 3  # nothing is left over
+
+
 @pytest.mark.parametrize("least", [3, 7, 10, 20])
 def test_an_epoch_may_need_several_passes(least):
     recorder, epochs = Recorder(), 3
@@ -451,6 +465,17 @@ def test_small_data():
 
 
 # --- what is learnt --------------------------------------------------------------------------
+
+
+def test_a_bound_on_gradients_may_be_left_out():
+    # With large targets the first gradients are: 1e4 and more.
+    data = dataclasses.replace(DATA, y=100 * DATA.y)
+    found = {
+        bound: train(NETWORK, data, RUNS[:1], settings=settings(gradient_bound=bound)).theta
+        for bound in (10.0, 1e30, float("inf"))
+    }
+    assert torch.equal(found[1e30], found[float("inf")])
+    assert not torch.allclose(found[10.0], found[float("inf")], rtol=1e-3)
 
 
 def test_the_likelihood_is_learnt():
@@ -667,6 +692,7 @@ def test_a_result_does_not_change_afterwards():
         ({"min_delta": -1e-9}, InputError),
         ({"min_delta": float("nan")}, InputError),
         ({"gradient_bound": 0.0}, InputError),
+        ({"gradient_bound": float("nan")}, InputError),
     ],
     ids=str,
 )

@@ -1,5 +1,6 @@
 """How a variant is trained and judged: exactly, or as in the published runs."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,14 @@ def carry_out(
 
 def _published(problem: Problem, variant: str, options: Any) -> tuple[Rows, Tensor]:
     plan = problem.plan
-    settings = replace(plan.training, fine_tune=False, shift=False, stop_on="score")
+    settings = replace(
+        plan.training,
+        fine_tune=False,
+        shift=False,
+        stop_on="score",
+        last_batch=True,
+        gradient_bound=math.inf,
+    )
     penalty = None
     strengths: tuple[float, ...] = (0.0,)
     if variant != NONE:

@@ -33,15 +33,17 @@ class Settings:
 
     Attributes:
         lr: learning rate of Adam.
-        batch_size: rows per step. The last, smaller batch of an epoch is left out: which rows it
-            holds changes with every epoch, and its gradient would be a noisy one of full weight.
+        batch_size: rows per step.
+        last_batch: make a step of the rows of an epoch that fill no batch, too. They are left out
+            by default: which ones they are changes with every epoch, and their gradient would be a
+            noisy one of full weight.
         min_steps: least number of steps in an epoch, which on few rows passes over them several
             times: otherwise a run on a handful of batches would be judged, and stopped, after a
             handful of steps.
         max_epochs: upper limit.
         patience: epochs without improvement after which a run stops.
         min_delta: least decrease of the objective on the validation rows that counts as one.
-        gradient_bound: largest norm of a run's gradient.
+        gradient_bound: largest norm of a run's gradient; infinite for none.
         fine_tune: train without the penalty first, and go on with it from there: each time to the
             stop, and for `max_epochs` at most. A run of strength 0 is then the first part alone.
         stop_on: what decides on the validation rows when to stop and which epoch is best: the whole
@@ -54,6 +56,7 @@ class Settings:
 
     lr: float = 1e-3
     batch_size: int = 256
+    last_batch: bool = False
     min_steps: int = 1
     max_epochs: int = 1000
     patience: int = 15
@@ -82,8 +85,10 @@ class Settings:
         """Check the ranges."""
         for name in ("batch_size", "min_steps", "max_epochs", "patience", "tuning_patience"):
             as_count(getattr(self, name), name, minimum=1)
-        for name in ("lr", "gradient_bound", "tuning_rate"):
+        for name in ("lr", "tuning_rate"):
             as_positive(getattr(self, name), name)
+        if not self.gradient_bound > 0:
+            raise InputError(f"gradient_bound must be positive, got {self.gradient_bound}")
         if self.stop_on not in _STOPS:
             raise InputError(f"stop_on must be one of {_STOPS}, got {self.stop_on!r}")
         if not self.min_delta >= 0:

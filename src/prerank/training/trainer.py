@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any
 
@@ -83,8 +83,10 @@ class Trainer:
         self._seeds = self._tensor([run.seed for run in runs], torch.int64)
         self._splits = self._tensor([run.split for run in runs], torch.int64)
         self._strengths = self._tensor([run.strength for run in runs], data.x.dtype)
-        self._size = min(self.settings.batch_size, data.train.shape[1])
-        self._batches = data.train.shape[1] // self._size  # in one pass over the rows
+        rows = data.train.shape[1]
+        self._size = min(self.settings.batch_size, rows)
+        self._rest = rows % self._size if self.settings.last_batch else 0
+        self._batches = rows // self._size + bool(self._rest)  # in one pass over the rows
         self._steps = max(self._batches, self.settings.min_steps)  # in one epoch
         # A module of the user's may change itself from call to call, which a graph would not see.
         self._graphs = graphs and network.stackable
@@ -131,7 +133,8 @@ class Trainer:
             raise InputError("every run has stopped: there is nothing left to train")
         if self._number % self._batches == 0:
             self._shuffle(self._number // self._batches)
-        self._advance()
+        last = self._rest and self._number % self._batches == self._batches - 1
+        (self._finish if last else self._advance)()
         self._number += 1
         if self._number % self._steps == 0:
             self._review()
@@ -170,6 +173,8 @@ class Trainer:
         self._order = self.data.train[self._split.squeeze(1)]
         device = self.data.x.device
         self._advance = Replay(self._make_step, device, enabled=self._graphs)
+        short = partial(self._make_step, self._rest)
+        self._finish = Replay(short, device, enabled=self._graphs)
         self._review = Replay(self._validate, device, enabled=self._graphs)
 
     def _shuffle(self, number: int) -> None:
@@ -180,10 +185,10 @@ class Trainer:
         rows = self.data.train[self._split.squeeze(1)]
         self._order.copy_(rows.gather(1, keys.argsort(dim=1, stable=True)))
 
-    def _make_step(self) -> None:
-        """One optimiser step, without waiting for the device."""
+    def _make_step(self, size: int | None = None) -> None:
+        """One optimiser step, on a whole batch by default, without waiting for the device."""
         state, settings = self._state, self.settings
-        places = torch.arange(self._size, device=self._order.device)
+        places = torch.arange(size or self._size, device=self._order.device)
         rows = self._order[:, state.number % self._batches * self._size + places]
         theta = state.adam.theta.detach().requires_grad_()
         x, y = self._gather(rows)
@@ -206,8 +211,8 @@ class Trainer:
             penalty = self.objective.penalty
             assert isinstance(penalty, CalibrationPenalty)
             # Rows that were seen several times in an epoch are no more rows.
-            rows = min(self._steps, self._batches) * self._size
-            seen = state.counts * (rows / (self._steps * self._size))
+            rows = self._order.shape[1] if self._rest else self._batches * self._size
+            seen = state.counts * (self._batches / self._steps)
             state.move_shift(penalty.shift(Tally([seen], [None], rows), counted))
 
     @torch.no_grad()

@@ -226,6 +226,34 @@ def test_a_dataset_that_is_missing_can_be_brought_later(tmp_path, monkeypatch):
     assert run_study(plan, tmp_path / "study").finished == (Unit("late", "none"),)
 
 
+def test_a_study_does_not_go_on_with_other_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRERANK_DATA", str(tmp_path / "data"))
+    plan, folder = tiny(datasets=("mine",), variants=("none", "marginal")), tmp_path / "study"
+    write_table(tmp_path / "data", "mine", 2)
+    run_study(plan, folder)
+    (folder / "results" / "mine--marginal.parquet").unlink()
+    write_table(tmp_path / "data", "mine", 2, power=3)
+    with pytest.raises(InputError, match=r"mine\.safetensors comes from other rows"):
+        run_study(plan, folder)
+    # Without the base it is trained again, and the results with it.
+    (folder / "base" / "mine.safetensors").unlink()
+    run_study(plan, folder)
+    run_study(plan, tmp_path / "other")
+    assert_same(folder, tmp_path / "other")
+
+
+def test_results_of_rows_that_have_changed_are_not_shown_together(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRERANK_DATA", str(tmp_path / "data"))
+    plan = tiny(datasets=("mine",), protocol="published", strengths=(1.0,))
+    write_table(tmp_path / "data", "mine", 2)
+    run_study(plan, tmp_path / "study")
+    (tmp_path / "study" / "results" / "mine--hdr.parquet").unlink()
+    write_table(tmp_path / "data", "mine", 2, power=3)
+    run_study(plan, tmp_path / "study")
+    with pytest.raises(InputError, match="different rows of mine"):
+        Store(tmp_path / "study").results()
+
+
 @pytest.mark.parametrize(
     "name",
     [

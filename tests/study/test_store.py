@@ -377,19 +377,40 @@ def test_reasons_of_another_form_are_named_and_found(store, entry):
 
 
 @pytest.mark.parametrize(
-    ("tensors", "about"),
+    ("tensors", "change"),
     [
-        ({"other": torch.ones(2, 3)}, {"dataset": "ar1"}),
-        ({"theta": torch.ones(2, 3, dtype=torch.int64)}, {"dataset": "ar1"}),
+        ({"other": torch.ones(2, 3)}, {}),
+        ({"theta": torch.ones(2, 3, dtype=torch.int64)}, {}),
         ({"theta": torch.ones(2, 3)}, {"dataset": "outliers"}),
+        ({"theta": torch.ones(2, 3)}, {"plan": "{}"}),
     ],
-    ids=["another name", "whole numbers", "another dataset"],
+    ids=["another name", "whole numbers", "another dataset", "another plan"],
 )
-def test_base_parameters_of_another_form_are_named_and_found(store, tensors, about):
-    storage.write_tensors(store.folder / "base" / "ar1.safetensors", tensors, about)
+def test_base_parameters_of_another_form_are_named_and_found(store, tensors, change):
+    store.write_base("ar1", torch.ones(2, 3))
+    path = store.folder / "base" / "ar1.safetensors"
+    _, about = storage.read_tensors(path)
+    storage.write_tensors(path, tensors, about | change)
     with pytest.raises(InputError, match=r"ar1\.safetensors has no parameters"):
         store.read_base("ar1", "cpu")
     assert [path.name for path in store.remove_broken()] == ["ar1.safetensors"]
+
+
+def test_base_parameters_of_other_rows_are_refused(store):
+    store.write_base("ar1", torch.ones(2, 3), content="a1")
+    assert torch.equal(store.read_base("ar1", "cpu", content="a1"), torch.ones(2, 3))
+    with pytest.raises(InputError, match=r"base/ar1\.safetensors comes from other rows"):
+        store.read_base("ar1", "cpu", content="b2")
+    assert store.remove_broken() == []
+
+
+def test_results_of_different_rows_are_not_mixed(store):
+    store.write(FIRST, FRAME, {"seconds": "1", "content": "a1"})
+    store.write(SECOND, OTHER, {"seconds": "1", "content": "a1"})
+    assert set(store.results().content) == {"a1"}
+    store.write(SECOND, OTHER, {"seconds": "1", "content": "b2"})
+    with pytest.raises(InputError, match="different rows of ar1"):
+        store.results()
 
 
 def test_a_flipped_bit_in_base_parameters_is_found(store):

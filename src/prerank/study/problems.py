@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from prerank.datasets import open_dataset, published_split
+from prerank.datasets.tables import content_hash
 from prerank.errors import NotApplicableError
 from prerank.models import MixtureNetwork
 from prerank.preranks import PAPER, Dependency, PreRank, parse
@@ -22,12 +23,16 @@ class Problem:
         name: of the dataset.
         plan: for seeds and network.
         device: where to keep the rows.
+
+    Attributes:
+        content: hash of the rows: those of a name may be others another day.
     """
 
     def __init__(self, name: str, plan: Plan, device: torch.device | str = "cpu") -> None:
         table = open_dataset(name)
         self.name = name
         self.plan = plan
+        self.content = content_hash(table)
         splits = [published_split(len(table.x), seed) for seed in plan.seeds]
         # Constant and rare one-hot columns put single rows far out; the published runs left them.
         clip = plan.protocol == "exact"

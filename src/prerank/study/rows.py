@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["read_result"]
+__all__ = ["read_result", "settings"]
 
 _TEXTS = ("dataset", "variant", "part", "prerank")
 _NUMBERS = ("strength", "seed", "epochs", "best_epoch", "pce", "floor", "n", "energy", "nll")
@@ -24,7 +24,7 @@ _MOST_ROWS = 2**31  # that a model was judged on
 
 
 def read_result(path: Path, dataset: str, variant: str, plan: Plan) -> "pd.DataFrame":
-    """Read the rows of a unit, with the seconds that it took.
+    """Read the rows of a unit, with the seconds that it took and the hash of what it learnt from.
 
     Args:
         path: of the file.
@@ -42,19 +42,20 @@ def read_result(path: Path, dataset: str, variant: str, plan: Plan) -> "pd.DataF
     about = table.schema.metadata or {}
     try:
         seconds = float(about[b"seconds"])
-        settings = _settings(about[b"plan"].decode())
+        made_by = settings(about[b"plan"].decode())
     except (KeyError, ValueError, RecursionError):
         raise InputError("it does not tell its plan, or the seconds that it took") from None
-    if settings != _settings(plan.to_toml()):
+    if made_by != settings(plan.to_toml()):
         raise InputError("it was made by another plan")
     wanted = {*_TEXTS, *numbers, "selected", *_LISTS}
     names = [name for name in table.column_names if name in wanted]
     frame: pd.DataFrame = table.select(names).to_pandas()
     _check_values(frame, dataset, variant)
-    return frame.assign(seconds=seconds)
+    content = about.get(b"content", b"").decode(errors="replace")
+    return frame.assign(seconds=seconds, content=content)
 
 
-def _settings(text: str) -> dict[str, Any]:
+def settings(text: str) -> dict[str, Any]:
     """What decides the numbers of a unit: a plan without its name, datasets and variants."""
     listed = ("name", "datasets", "variants")
     return {key: value for key, value in tomllib.loads(text).items() if key not in listed}

@@ -29,7 +29,7 @@ from prerank.storage import (
     writing,
 )
 from prerank.study.plans import NONE, Plan
-from prerank.study.rows import read_result
+from prerank.study.rows import read_result, settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,13 +128,21 @@ class Store:
         write_json(self._skipped(unit), entry)
 
     def results(self) -> "pd.DataFrame":
-        """Rows of all units that are done, with the seconds that each took."""
+        """Rows of all units that are done, with seconds and the hash of the dataset's rows."""
         import pandas as pd
 
         frames = [self._read(unit) for unit in self._all_units() if self._result(unit).exists()]
         if not frames:
             raise InputError(f"{self.folder} has no results yet: run the study first")
-        return pd.concat(frames, ignore_index=True)
+        results = pd.concat(frames, ignore_index=True)
+        mixed = results.groupby("dataset").content.nunique()
+        for dataset in mixed.index[mixed > 1]:
+            raise InputError(
+                f"{self.folder} has results of different rows of {dataset}, which have changed on "
+                f"the way. Remove results/{dataset}--* and base/{dataset}.safetensors, and run the "
+                "study again"
+            )
+        return results
 
     def skipped(self) -> list[dict[str, str]]:
         """What cannot be had, and why."""
@@ -176,13 +184,29 @@ class Store:
         with suppress(OSError), (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")  # a full disk is what it may have to tell of
 
-    def write_base(self, dataset: str, theta: Tensor) -> None:
-        """Keep the unpenalised parameters of a dataset, from which penalised runs go on."""
-        write_tensors(self._base(dataset), {"theta": theta}, {"dataset": dataset})
+    def write_base(self, dataset: str, theta: Tensor, *, content: str = "") -> None:
+        """Keep the unpenalised parameters of a dataset, from which penalised runs go on.
 
-    def read_base(self, dataset: str, device: torch.device | str) -> Tensor | None:
-        """These parameters, or None before they are there."""
-        return self._theta(dataset).to(device) if self._base(dataset).exists() else None
+        Args:
+            dataset: by name.
+            theta: `(seeds, P)`.
+            content: hash of its rows.
+        """
+        write_tensors(self._base(dataset), {"theta": theta}, self._origin(dataset, content))
+
+    def read_base(
+        self, dataset: str, device: torch.device | str, *, content: str = ""
+    ) -> Tensor | None:
+        """These parameters, or None before they are there; those of other rows are refused."""
+        if not self._base(dataset).exists():
+            return None
+        theta, about = self._theta(dataset)
+        if about != self._origin(dataset, content):
+            raise InputError(
+                f"{self._base(dataset)} comes from other rows than {dataset} has now. Choose "
+                f"another folder, or remove this file and results/{dataset}--*, and run again"
+            )
+        return theta.to(device)
 
     def checkpoint(self, unit: Unit) -> Path:
         """Where a unit keeps what it has trained so far."""
@@ -214,13 +238,22 @@ class Store:
             raise InputError(f"{path} does not say why {unit.stem} was left out. {_AGAIN}")
         return entry
 
-    def _theta(self, dataset: str) -> Tensor:
+    def _theta(self, dataset: str) -> tuple[Tensor, dict[str, str]]:
         path = check_within(self._base(dataset), self.folder)
-        tensors, about = read_tensors(path)
+        try:
+            tensors, about = read_tensors(path)
+        except InputError as error:
+            raise InputError(f"{error}. {_AGAIN}") from error
         theta = tensors.get("theta")
-        if about != {"dataset": dataset} or theta is None or not theta.is_floating_point():
-            raise InputError(f"{path} has no parameters of {dataset}. {_AGAIN}")
-        return theta
+        expected = self._origin(dataset, about.get("content", ""))
+        if about != expected or theta is None or not theta.is_floating_point():
+            raise InputError(f"{path} has no parameters of {dataset} by this plan. {_AGAIN}")
+        return theta, about
+
+    def _origin(self, dataset: str, content: str) -> dict[str, str]:
+        """What parameters come from."""
+        plan = json.dumps(settings(self.plan.to_toml()), sort_keys=True)
+        return {"dataset": dataset, "plan": plan, "content": content}
 
     def _result(self, unit: Unit) -> Path:
         return self.folder / "results" / f"{unit.stem}.parquet"

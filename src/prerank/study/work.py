@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -133,8 +133,9 @@ class UnitWork:
             clock.write()
             raise
         if unit.variant == NONE:
-            store.write_base(unit.dataset, theta)
-        store.write(unit, frame, {"seconds": f"{clock.seconds:.3f}", "device": self._place})
+            store.write_base(unit.dataset, theta, content=problem.content)
+        about = {"seconds": f"{clock.seconds:.3f}", "device": self._place}
+        store.write(unit, frame, {**about, "content": problem.content})
         checkpoint.drop()
 
     def _base(self, store: Store, problem: Problem) -> Tensor | None:
@@ -142,13 +143,14 @@ class UnitWork:
         if store.plan.protocol == "published":
             return None
         unit = Unit(problem.name, NONE)
+        read = partial(store.read_base, problem.name, self._place, content=problem.content)
         while True:
-            base = store.read_base(problem.name, self._place)
+            base = read()
             if base is not None:
                 return base
             self._check_time()
             with store.claim(unit.stem) as held:
-                if held and store.read_base(problem.name, self._place) is None:
+                if held and read() is None:
                     self._do(store, unit, problem)
             time.sleep(0.1)
 

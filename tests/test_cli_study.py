@@ -312,13 +312,42 @@ def test_studies_are_compared_in_one_table(whole, tmp_path):
     out = tmp_path / "new" / "both.csv"
     done = study("compare", folder / "study", tmp_path / "other", "--out", out)
     assert done.exit_code == 0
-    assert "2 rows" in done.stdout
+    assert "7 rows" in done.stdout
     found = pd.read_csv(out)
-    assert found.study.tolist() == [str(folder / "study"), str(tmp_path / "other")]
-    assert found.prerank.tolist() == ["marginal"] * 2
+    assert found.dataset.tolist() == ["ar1"] * 7
+    one, other = (found[f"{path} after"] for path in (folder / "study", tmp_path / "other"))
+    assert one.notna().tolist() == [label == "marginal" for label in found.prerank]
+    pd.testing.assert_series_equal(one, other, check_names=False)
+
+
+def test_studies_side_by_side_are_named_by_the_last_part_of_their_paths(whole, tmp_path):
+    _, folder = whole
+    for name in ("exact", "published"):
+        shutil.copytree(folder / "study", tmp_path / name)
+    out = tmp_path / "both.csv"
+    assert study("compare", tmp_path / "exact", tmp_path / "published", "--out", out).exit_code == 0
+    columns = pd.read_csv(out).columns
+    assert [name for name in columns if name.endswith(" strength")] == [
+        "exact strength", "published strength",
+    ]  # fmt: skip
+
+
+def test_a_comparison_says_which_study_is_unfinished(whole, tmp_path):
+    _, folder = whole
+    shutil.copytree(folder / "study", tmp_path / "half")
+    (tmp_path / "half" / "results" / "ar1--marginal.parquet").unlink()
+    done = study("compare", folder / "study", tmp_path / "half", "--out", tmp_path / "both.csv")
+    assert done.exit_code == 0
+    assert done.stderr == f"{tmp_path / 'half'} is not finished: 1 unit is left\n"
 
 
 # status, plan
+
+
+def test_status_of_a_folder_that_is_none_is_told_in_one_line(tmp_path):
+    write(tmp_path / "plan.toml", PLAN)
+    (tmp_path / "results").touch()
+    failed(study("status", tmp_path), "results")
 
 
 def test_status_says_what_is_left(whole, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from prerank.errors import InputError
 from prerank.study import Store, Unit, run_study
+from prerank.study.pages import study_page
 from prerank.study.reporting import write_report
 from prerank.study.tables import after, before, cross, evidence
 from study.tiny import LABELS, contents, tiny
@@ -41,15 +42,15 @@ def png_size(path):
     return width, height
 
 
-def assert_sound(page, datasets):
-    """The page and all that it shows are there, and nothing else."""
+def assert_sound(page, datasets, *more):
+    """The page and all that it shows are there, and nothing but that and more figures."""
     out = page.parent
     tables = ["before", "after", "evidence_before", "evidence_after", "combined", "seconds"]
     tables += [f"cross_{dataset}" for dataset in datasets]
     text = page.read_text(encoding="utf-8")
     if ">exact</dd>" in text:
         tables.append("frontiers")
-    figures = ["bars"]
+    figures = ["bars", *more]
     figures += [f"{k}_{d}" for d in datasets for k in ("boxes", "reliability", "nulls")]
     assert sorted(contents(out)) == sorted(
         [*(f"{name}.csv" for name in tables), *(f"{name}.png" for name in figures), "report.html"]
@@ -130,6 +131,55 @@ def test_a_published_study_shows_published_errors(published, tmp_path):
     assert found.loc["hdr", "mean"] == pytest.approx(own.published_pce.mean(), rel=1e-5)
 
 
+def test_a_published_study_says_on_which_scale_each_number_is(published, exact, tmp_path):
+    text = write_report(Store(published), tmp_path / "published").read_text(encoding="utf-8")
+    headline = "calibration error (exact, of all test rows together)"
+    relaxed = "as published (of relaxed samples, in batches of 256)"
+    strength = "of the penalty, as published"
+    words = [headline, "Two scales:", f"PCE {relaxed} before and after", strength]
+    words += [f"PCE {relaxed} of each pre-rank", "Curves of the runs (exact, of all test rows"]
+    for word in words:
+        assert word in text
+    assert "as selected" not in text
+    text = write_report(Store(exact), tmp_path / "exact").read_text(encoding="utf-8")
+    assert "of the penalty, as selected" in text
+    assert not any(word in text for word in words)
+
+
+def test_a_strength_that_the_plan_gives_is_not_said_to_be_published(data, tmp_path):
+    plan = tiny(protocol="published", datasets=("triple",), strengths=(2.0,), max_epochs=1)
+    run_study(plan, tmp_path)
+    text = write_report(Store(tmp_path)).read_text(encoding="utf-8")
+    assert "of the penalty, as the plan gives it" in text
+    assert "of the penalty, as published" not in text
+
+
+def test_every_column_has_a_legend(tmp_path):
+    variants = ("none", "hdr", "marginal+hdr")
+    run_study(tiny(datasets=("triple",), variants=variants, max_epochs=1), tmp_path)
+    store = Store(tmp_path)
+    page = write_report(store)
+    names = ["before", "after", "evidence_before", "evidence_after"]
+    names += ["combined", "frontiers", "seconds"]
+    found = {name: read(page, name) for name in names}
+    made = study_page(store, found, {})
+    legends = {section.title: section for section in made.sections if section.legend}
+    assert len(legends) == len(names)
+    for section in legends.values():
+        assert list(section.legend) == list(section.table.columns)
+    together = legends["What it costs to penalise two things at once"]
+    assert together.legend["energy_ratio"] == "energy score, together against alone"
+    tried = legends["Every strength that was tried"].table
+    assert tried.columns[:2].tolist() == ["dataset", "variant"]
+
+
+def test_three_datasets_are_shown_in_one_figure(data, tmp_path):
+    datasets = ("ar1", "outliers", "triple")
+    run_study(tiny(datasets=datasets, variants=("none", "hdr"), max_epochs=1), tmp_path)
+    text = assert_sound(write_report(Store(tmp_path)), datasets, "datasets")
+    assert "Spread over the datasets" in text
+
+
 def test_a_report_of_one_run_takes_the_place_of_an_older_one(tmp_path):
     run_study(tiny(datasets=("triple",), variants=("none", "hdr"), seeds=(7,)), tmp_path)
     (tmp_path / "report").mkdir()
@@ -192,7 +242,8 @@ def test_a_study_of_combined_penalties_can_be_reported(tmp_path):
     plan = tiny(datasets=("triple",), variants=("none", "marginal+hdr"), max_epochs=1)
     run_study(plan, tmp_path)
     page = write_report(Store(tmp_path))
-    assert_sound(page, ["triple"])
+    text = assert_sound(page, ["triple"], "pairs_triple")
+    assert "margins and another pre-rank are penalised together" in text
     assert set(read(page, "cross_triple").variant) == {"none", "marginal+hdr"}
 
 

@@ -20,6 +20,7 @@ from prerank.study.tables import (
     evidence,
     frontier,
     mean_null,
+    relative_scores,
 )
 from study.tiny import LABELS
 
@@ -189,6 +190,8 @@ def test_every_published_cell_stands_beside_its_own(which):
     assert len(found) == len(cells) == 126
     for entry in cells:
         row = cell(found, dataset=entry["dataset"], prerank=entry["prerank"])
+        if which == "after":
+            assert row.paper_strength == float(entry["strength"])
         if entry[which] == "":
             assert np.isnan(row.paper)
             continue
@@ -199,6 +202,8 @@ def test_every_published_cell_stands_beside_its_own(which):
 def test_cells_that_the_paper_does_not_have_are_empty():
     found = before(rows("none", "hdr", [0.05, 0.06], dataset="mine"))
     assert found[["paper", "paper_se"]].isna().all().all()
+    results = table(*(rows(name, "hdr", [0.05, 0.06], dataset="mine") for name in ("none", "hdr")))
+    assert after(results)[["paper", "paper_se", "paper_strength"]].isna().all().all()
 
 
 def test_cross_has_every_variant_by_every_prerank():
@@ -295,16 +300,79 @@ def test_without_combined_penalties_their_table_is_empty():
     assert len(combined(rows("none", "hdr", [0.9], seconds=1.0))) == 0
 
 
-def test_studies_are_compared_cell_by_cell():
+def test_studies_are_compared_side_by_side():
     other = RESULTS.assign(pce=RESULTS.pce + 0.01)
     found = compared({"one": RESULTS, "other": other})
-    assert len(found) == 4
-    row = cell(found, study="other", prerank="marginal")
-    assert (row.before, row.after) == pytest.approx((0.13, 0.04))
-    assert (row.excess_before, row.excess_after) == pytest.approx((0.12, 0.03))
-    assert row.strength == 10.0
-    assert row.energy_ratio == pytest.approx(1.2 / 1.1)
-    assert cell(found, study="one", prerank="hdr").strength == 0.0
+    numbers = [
+        "before", "before_se", "after", "after_se",
+        "strength", "excess_before", "excess_after", "energy_ratio",
+    ]  # fmt: skip
+    assert found.columns.tolist() == [
+        *("dataset", "prerank", "paper_before", "paper_after"),
+        *(f"{study} {number}" for study in ("one", "other") for number in numbers),
+    ]
+    assert found.prerank.tolist() == ["marginal", "hdr"]
+    row = cell(found, prerank="marginal")
+    # PCEs 0.10, 0.12, 0.14 and 0.03, 0.02, 0.04, and a floor of 0.01.
+    errors = [0.12, 0.02 / 3**0.5, 0.03, 0.01 / 3**0.5]
+    told = [*errors, 10, 0.11, 0.02, 1.2 / 1.1]
+    assert row[[f"one {number}" for number in numbers]].tolist() == pytest.approx(told)
+    moved = [0.13, errors[1], 0.04, errors[3], 10, 0.12, 0.03, 1.2 / 1.1]
+    assert row[[f"other {number}" for number in numbers]].tolist() == pytest.approx(moved)
+    entry = next(e for e in published("cells") if (e["dataset"], e["prerank"]) == ("air", "hdr"))
+    row = cell(found, prerank="hdr")
+    assert (row.paper_before, row.paper_after) == (float(entry["before"]), float(entry["after"]))
+
+
+def test_cells_that_not_every_study_has_are_compared_too():
+    first = table(
+        rows("none", "scale", [0.2, 0.4], dataset="wq"), rows("hdr", "hdr", [0.1], dataset="mine")
+    )
+    second = table(
+        rows("none", "copula", [0.3], dataset="air"), rows("none", "scale", [0.5], dataset="wq")
+    )
+    found = compared({"first": first, "second": second})
+    # In the order in which they appear, not in that of the alphabet.
+    places = [["wq", "scale"], ["mine", "hdr"], ["air", "copula"]]
+    assert found[["dataset", "prerank"]].to_numpy().tolist() == places
+    nan = float("nan")
+    for name, values in {
+        "first before": [0.3, nan, nan],
+        "first after": [nan, 0.1, nan],
+        "second before": [0.5, nan, 0.3],
+        "second after": [nan, nan, nan],
+    }.items():
+        assert found[name].tolist() == pytest.approx(values, nan_ok=True)
+    assert found.paper_before.isna().tolist() == [False, True, False]
+
+
+def test_protocols_are_compared_by_what_each_reports():
+    parts = [rows(name, "hdr", [0.04, 0.06]) for name in ("none", "hdr")]
+    scores = {"published_energy": 3.0, "published_nll": 7.0}
+    relaxed = table(*(part.assign(published_pce=part.pce + 0.2, **scores) for part in parts))
+    row = cell(compared({"exact": table(*parts), "published": relaxed}), prerank="hdr")
+    assert (row["exact before"], row["published before"]) == pytest.approx((0.05, 0.25))
+    assert row["exact excess_before"] == row["published excess_before"] == pytest.approx(0.04)
+
+
+def test_scores_are_told_relative_to_the_unpenalised_runs():
+    results = table(
+        rows("none", "hdr", [0.1, 0.1], energy=[1.0, 3.0], nll=[-1.0, -3.0]),
+        rows("hdr", "hdr", [0.1, 0.1], energy=[2.0, 3.0], nll=[-1.0, -2.0]),
+        rows("hdr", "scale", [0.1, 0.1], energy=[2.0, 3.0], nll=[-1.0, -2.0]),
+        rows("hdr", "hdr", [0.1, 0.1], energy=9.0, nll=9.0, selected=False, strength=3.0),
+        rows("hdr", "hdr", [0.1], dataset="bio"),  # whose unpenalised runs are not done
+    )
+    found = relative_scores(results)
+    assert len(found) == 3
+    row = cell(found, dataset="air", variant="hdr")
+    assert (row.nll, row.energy) == pytest.approx((0.5, 0.25))
+    row = cell(found, variant="none")
+    assert (row.nll, row.energy) == (0, 0)
+    assert cell(found, dataset="bio")[["nll", "energy"]].isna().all()
+    scores = {"published_energy": 4.0, "published_nll": 5.0, "published_pce": 0.1}
+    changed = results.assign(**scores).query("selected and dataset == 'air'")
+    assert relative_scores(changed)[["nll", "energy"]].eq(0).all().all()
 
 
 # Frontier

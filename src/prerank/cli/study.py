@@ -111,9 +111,8 @@ def run(
             )
     left = len(outcome.left)
     if left:
-        units = "1 unit is" if left == 1 else f"{left} units are"
         typer.echo(
-            f"{units} left, {len(outcome.finished)} done by this call: "
+            f"{_units(left)} left, {len(outcome.finished)} done by this call: "
             "run the same command again to go on."
         )
         raise typer.Exit(UNFINISHED)
@@ -141,10 +140,19 @@ def compare(
     folders: Annotated[list[Path], typer.Argument(file_okay=False, help="Folders of studies.")],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The CSV file to write.")],
 ) -> None:
-    """Put before and after of several studies into one table."""
+    """Put before and after of several studies side by side, after what the paper reports.
+
+    One row for each dataset and pre-rank. Columns of a study begin with its folder: the last part
+    of the path, where only that differs.
+    """
     with one_line_errors():
-        found = tables.compared({str(folder): Store(folder).results() for folder in folders})
+        stores = dict(zip(_names(folders), map(Store, folders), strict=True))
+        found = tables.compared({name: store.results() for name, store in stores.items()})
         write_atomically(out, lambda file: found.to_csv(file, index=False, float_format="%.6g"))
+        left = {name: len(store.left()) for name, store in stores.items()}
+    for name, count in left.items():
+        if count:
+            typer.echo(f"{name} is not finished: {_units(count)} left", err=True)
     typer.echo(f"{len(found)} rows: {out}")
 
 
@@ -156,7 +164,7 @@ def status(
     """Say what is done and what is left."""
     with one_line_errors():
         store = Store(folder)
-    left = store.left()
+        left = store.left()
     units = len(store.units)
     if as_json:
         missing = [{"dataset": unit.dataset, "variant": unit.variant} for unit in left]
@@ -174,6 +182,17 @@ def plan(
     """Print a plan as TOML, to be changed and run."""
     with one_line_errors():
         typer.echo(Plan.read(name).to_toml(), nl=False)
+
+
+def _units(count: int) -> str:
+    return "1 unit is" if count == 1 else f"{count} units are"
+
+
+def _names(folders: list[Path]) -> list[str]:
+    """Last parts of the paths, if they lie side by side; else the paths."""
+    last = [folder.name for folder in folders]
+    alike = len({folder.parent for folder in folders}) == 1
+    return last if alike and all(last) and len(set(last)) == len(last) else list(map(str, folders))
 
 
 def _changed(plan: Plan, changes: list[str]) -> Plan:

@@ -9,10 +9,18 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["bars_figure", "boxes_figure", "nulls_figure", "reliability_figure"]
+__all__ = [
+    "bars_figure",
+    "boxes_figure",
+    "datasets_figure",
+    "nulls_figure",
+    "reliability_figure",
+]
 
 # Distinct for colour-blind readers, and in print by lightness.
 _BEFORE, _AFTER, _REFERENCE = "#b35900", "#1f4e8c", "#666666"
+_NONE = "none"  # the variant without a penalty
+_BOXES: Any = {"medianprops": {"color": "black"}, "flierprops": {"markersize": 4}}
 
 
 def bars_figure(
@@ -46,37 +54,98 @@ def bars_figure(
 
 
 def boxes_figure(results: "pd.DataFrame", dataset: str) -> "Figure":
-    """Spread over the runs of PCE (mean over pre-ranks), NLL and energy score, by variant."""
+    """Spread over the runs of the PCE that is penalised, and of NLL and energy score.
+
+    For each penalty a box of the PCE of its own pre-ranks (their mean, where it has two) before,
+    beside one after. NLL and energy score by variant.
+    """
     rows = results[(results.dataset == dataset) & (results.part == "test") & results.selected]
-    by_run = rows.groupby(["variant", "seed"], sort=False)[["pce", "nll", "energy"]].mean()
     variants = list(dict.fromkeys(rows.variant))
-    figure, axes = _panels(3, width=1.2 + 0.28 * len(variants))
-    for axis, (column, name) in zip(
-        axes, (("pce", "PCE"), ("nll", "NLL"), ("energy", "energy score")), strict=True
-    ):
-        axis.boxplot([by_run.loc[variant][column].to_numpy() for variant in variants])
-        axis.set_xticks(range(1, len(variants) + 1), variants, rotation=90, fontsize="small")
+    penalties = [variant for variant in variants if variant != _NONE]
+    by_run = rows.groupby(["variant", "seed"], sort=False)[["nll", "energy"]].mean()
+    figure, axes = _panels(3, width=1.2 + 0.36 * len(variants), height=3.8)
+    own = [rows[rows.prerank.isin(_preranks(variant))] for variant in penalties]
+    _pairs(
+        axes[0],
+        penalties,
+        [_by_run(cell[cell.variant == _NONE]) for cell in own],
+        [_by_run(cell[cell.variant == v]) for cell, v in zip(own, penalties, strict=True)],
+    )
+    axes[0].set(title=f"{dataset}: PCE")
+    _key(figure, *axes[0].get_legend_handles_labels())
+    for axis, column, name in ((axes[1], "nll", "NLL"), (axes[2], "energy", "energy score")):
+        axis.boxplot([by_run.loc[variant][column].dropna() for variant in variants], **_BOXES)
+        _name(axis, variants)
         axis.set(title=f"{dataset}: {name}")
     return figure
 
 
-def reliability_figure(results: "pd.DataFrame", dataset: str) -> "Figure":
-    """Curves before and after each penalty: of its own pre-rank above, of the margins below."""
+def datasets_figure(
+    before: "pd.DataFrame", after: "pd.DataFrame", scores: "pd.DataFrame"
+) -> "Figure":
+    """Spread over the datasets, one point each: PCE before and after, and what that costs.
+
+    Args:
+        before: columns `dataset`, `prerank`, `mean`.
+        after: likewise, of runs that were penalised by the pre-rank.
+        scores: columns `dataset`, `variant`, `nll` and `energy`, relative to the unpenalised runs.
+    """
+    cells = after.merge(before, on=["dataset", "prerank"], suffixes=("", "_before"))
+    labels = list(dict.fromkeys(cells.prerank))
+    by_label = [cells[cells.prerank == label] for label in labels]
+    figure, axes = _panels(3, width=1.2 + 0.36 * (len(labels) + 1), height=3.8)
+    _pairs(
+        axes[0],
+        labels,
+        [cell.mean_before.dropna() for cell in by_label],
+        [cell["mean"].dropna() for cell in by_label],
+    )
+    axes[0].set(title="PCE")
+    _key(figure, *axes[0].get_legend_handles_labels())
+    variants = [_NONE, *labels]
+    for axis, column, name, relation in (
+        (axes[1], "nll", "NLL", "difference to none"),
+        (axes[2], "energy", "energy score", "ratio to none, minus 1"),
+    ):
+        axis.axhline(0, color=_REFERENCE, linestyle="--", linewidth=0.8)
+        axis.boxplot([scores[scores.variant == v][column].dropna() for v in variants], **_BOXES)
+        _name(axis, variants)
+        axis.set(title=name, ylabel=relation)
+    return figure
+
+
+def reliability_figure(results: "pd.DataFrame", dataset: str, company: str = "") -> "Figure":
+    """Curves before and after each penalty: of its own pre-rank above, of the margins below.
+
+    Args:
+        results: of a study.
+        dataset: which one to show.
+        company: what stands before the pre-rank in the name of the penalty: nothing for one
+            pre-rank alone, `"marginal+"` for pairs with the margins.
+    """
     rows = results[(results.dataset == dataset) & (results.part == "test") & results.selected]
     rows = rows[rows.curve.notna()]
-    labels = [label for label in dict.fromkeys(rows.prerank) if label in set(rows.variant)]
+    trained = set(rows.variant)
+    labels = [label for label in dict.fromkeys(rows.prerank) if company + label in trained]
     figure, axes = _panels(2 * len(labels), columns=max(1, len(labels)), width=2.2)
-    for column, variant in enumerate(labels):
-        for row, shown in enumerate((variant, "marginal")):
+    lines: dict[str, Any] = {}
+    for column, label in enumerate(labels):
+        variant = company + label
+        for row, shown in enumerate((label, "marginal")):
             axis = axes[row * len(labels) + column]
             axis.plot([0, 1], [0, 1], color=_REFERENCE, linewidth=0.8)
-            for name, color, style in (("none", _BEFORE, "--"), (variant, _AFTER, "-")):
-                own = rows[(rows.variant == name) & (rows.prerank == shown)]
+            for name, trained_by, color, style in (
+                ("before", _NONE, _BEFORE, "--"),
+                ("after", variant, _AFTER, "-"),
+            ):
+                own = rows[(rows.variant == trained_by) & (rows.prerank == shown)]
                 for curve in own.curve:
                     levels = np.linspace(0, 1, len(curve))
-                    axis.plot(levels, curve, style, color=color, alpha=0.6, linewidth=1)
+                    (line,) = axis.plot(levels, curve, style, color=color, alpha=0.6, linewidth=1)
+                    lines.setdefault(name, line)
             axis.set(title=f"{shown}", xlim=(0, 1), ylim=(0, 1), aspect="equal")
             axis.set_xlabel(f"penalty: {variant}", fontsize="small")
+    _key(figure, list(lines.values()), list(lines))
     return figure
 
 
@@ -103,12 +172,53 @@ def nulls_figure(
     return figure
 
 
-def _panels(count: int, *, columns: int = 4, width: float = 3.4) -> "tuple[Figure, list[Any]]":
+def _preranks(variant: str) -> list[str]:
+    """Labels of the pre-ranks of a variant: `"pca"` for `"pca(0.8)"`."""
+    return [term.partition("(")[0] for term in variant.split("+")]
+
+
+def _by_run(rows: "pd.DataFrame") -> "pd.Series[float]":
+    return rows.groupby("seed").pce.mean().dropna()
+
+
+def _pairs(axis: Any, names: list[str], before: list[Any], after: list[Any]) -> None:
+    """A box before beside one after for each name."""
+    if not names:  # which matplotlib takes for one box of nothing
+        return
+    for offset, values, color, label in (
+        (-0.2, before, _BEFORE, "before"),
+        (0.2, after, _AFTER, "after"),
+    ):
+        axis.boxplot(
+            values,
+            positions=np.arange(1, len(names) + 1) + offset,
+            widths=0.3,
+            patch_artist=True,
+            boxprops={"facecolor": color, "alpha": 0.7},
+            label=label,
+            **_BOXES,
+        )
+    _name(axis, names)
+
+
+def _name(axis: Any, names: list[str]) -> None:
+    axis.set_xticks(range(1, len(names) + 1), names, rotation=90, fontsize="small")
+
+
+def _key(figure: "Figure", handles: list[Any], labels: list[str]) -> None:
+    """A legend below the panels, where it hides nothing; none where there is nothing to tell."""
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="small")
+
+
+def _panels(
+    count: int, *, columns: int = 4, width: float = 3.4, height: float = 2.8
+) -> "tuple[Figure, list[Any]]":
     from matplotlib.figure import Figure
 
     columns = max(1, min(count, columns))
     rows = max(1, -(-count // columns))
-    figure = Figure(figsize=(width * columns, 2.8 * rows), layout="constrained")
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
     for axis in axes[count:]:
         axis.remove()

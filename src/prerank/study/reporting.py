@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prerank.report.pages import write_page
-from prerank.report.studies import bars_figure, boxes_figure, nulls_figure, reliability_figure
+from prerank.report.studies import (
+    bars_figure,
+    boxes_figure,
+    datasets_figure,
+    nulls_figure,
+    reliability_figure,
+)
 from prerank.storage import write_atomically
 from prerank.study import tables
 from prerank.study.evaluation import batched_floor
@@ -19,6 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["write_report"]
+
+_PAIRED = "marginal+"
+_FEWEST = 3  # datasets of which a box says more than the points
 
 
 def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Path:
@@ -48,9 +57,15 @@ def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Pat
     for name, table in found.items():
         _write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
     figures = {"bars": bars_figure(found["before"], found["after"], _floors(results))}
+    if found["after"].dataset.nunique() >= _FEWEST:
+        scores = tables.relative_scores(results)
+        figures["datasets"] = datasets_figure(found["before"], found["after"], scores)
     for dataset in datasets:
         figures[f"boxes_{dataset}"] = boxes_figure(results, dataset)
         figures[f"reliability_{dataset}"] = reliability_figure(results, dataset)
+        pairs = reliability_figure(results, dataset, _PAIRED)
+        if pairs.axes:
+            figures[f"pairs_{dataset}"] = pairs
         figures[f"nulls_{dataset}"] = _nulls(results, dataset, found)
     for name, figure in figures.items():
         _write(out / f"{name}.png", _png(figure))
@@ -66,8 +81,8 @@ def _frontiers(results: "pd.DataFrame") -> "pd.DataFrame":
         tables.frontier(results, dataset, variant).assign(dataset=dataset, variant=variant)
         for dataset, variant in zip(tried.dataset, tried.variant, strict=True)
     ]
-    names = ["part", "strength", "excess", "selected", "energy_ratio", "dataset", "variant"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)
+    names = ["dataset", "variant", "part", "strength", "excess", "selected", "energy_ratio"]
+    return pd.concat(parts, ignore_index=True)[names] if parts else pd.DataFrame(columns=names)
 
 
 def _seconds(results: "pd.DataFrame") -> "pd.DataFrame":

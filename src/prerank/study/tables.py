@@ -22,7 +22,10 @@ __all__ = [
     "frontier",
     "in_company",
     "mean_null",
+    "relative_scores",
 ]
+
+_CELL = ["dataset", "prerank"]
 
 
 def before(results: "pd.DataFrame") -> "pd.DataFrame":
@@ -42,7 +45,8 @@ def after(results: "pd.DataFrame") -> "pd.DataFrame":
     """Calibration of runs that were penalised by the same pre-rank, by dataset and pre-rank.
 
     Columns as in `before`, and `strength` (0 where none qualified), `energy_ratio` (against the
-    unpenalised runs), `gain` (mean paired decrease of the excess) and `gain_se`.
+    unpenalised runs), `gain` (mean paired decrease of the excess) and `gain_se`; and
+    `paper_strength`, which the paper reports.
     """
     rows = _final(results)
     own = rows[rows.variant == rows.prerank]
@@ -110,31 +114,34 @@ def compared(studies: "dict[str, pd.DataFrame]") -> "pd.DataFrame":
         studies: results by name.
 
     Returns:
-        Columns `study`, `dataset`, `prerank`, `before`, `after`, `strength`, `excess_before`,
-        `excess_after`, `energy_ratio`.
+        One row for each dataset and pre-rank that any study has, in the order in which they first
+        appear. Columns `dataset`, `prerank`, `paper_before` and `paper_after` (what the paper
+        reports), then for each study, after its name and a space, `before`, `before_se`, `after`,
+        `after_se` (PCE that its protocol reports), `strength`, `excess_before`, `excess_after`
+        (of the exact PCE) and `energy_ratio`; missing where the study, or the paper, has no such
+        cell.
     """
     import pandas as pd
 
-    found = []
-    for name, results in studies.items():
-        old, new = before(results), after(results)
-        both = old.merge(new, on=["dataset", "prerank"], suffixes=("_before", "_after"))
-        found.append(
-            pd.DataFrame(
-                {
-                    "study": name,
-                    "dataset": both.dataset,
-                    "prerank": both.prerank,
-                    "before": both.mean_before,
-                    "after": both.mean_after,
-                    "strength": both.strength,
-                    "excess_before": both.excess_before,
-                    "excess_after": both.excess_after,
-                    "energy_ratio": both.energy_ratio,
-                }
-            )
-        )
-    return pd.concat(found, ignore_index=True)
+    sides = [_side(results).add_prefix(f"{name} ") for name, results in studies.items()]
+    found = pd.concat(sides, axis=1)
+    paper = published_cells().set_index(_CELL)[["before", "after"]].add_prefix("paper_")
+    return pd.concat([paper.reindex(found.index), found], axis=1).reset_index()
+
+
+def relative_scores(results: "pd.DataFrame") -> "pd.DataFrame":
+    """Scores of every variant against the unpenalised runs, by dataset and variant.
+
+    Columns: `dataset`, `variant`, `nll` (mean over the runs, less that without a penalty: it may be
+    negative, so there is no ratio) and `energy` (ratio of the means, minus 1).
+    """
+    rows = _final(results).drop_duplicates(["dataset", "variant", "seed"])
+    means = rows.groupby(["dataset", "variant"], as_index=False, sort=False)[["nll", "energy"]]
+    table = means.mean()
+    base = table[table.variant == NONE].set_index("dataset")
+    table["nll"] -= table.dataset.map(base.nll)
+    table["energy"] = table.energy / table.dataset.map(base.energy) - 1
+    return table
 
 
 def frontier(results: "pd.DataFrame", dataset: str, variant: str) -> "pd.DataFrame":
@@ -237,6 +244,27 @@ def _against_base(
 
 
 def _beside_paper(table: "pd.DataFrame", which: str) -> "pd.DataFrame":
-    cells = published_cells()[["dataset", "prerank", which, f"{which}_se"]]
-    cells.columns = ["dataset", "prerank", "paper", "paper_se"]
-    return table.merge(cells, how="left", validate="one_to_one")
+    names = {which: "paper", f"{which}_se": "paper_se"}
+    if which == "after":
+        names["strength"] = "paper_strength"
+    cells = published_cells()[[*_CELL, *names]].rename(columns=names)
+    return table.merge(cells, on=_CELL, how="left", validate="one_to_one")
+
+
+def _side(results: "pd.DataFrame") -> "pd.DataFrame":
+    """Before and after of one study, by dataset and pre-rank; either may be missing."""
+    import pandas as pd
+
+    old, new = (
+        make(results)
+        .set_index(_CELL)
+        .rename(columns={"mean": name, "se": f"{name}_se", "excess": f"excess_{name}"})
+        for name, make in (("before", before), ("after", after))
+    )
+    parts = [
+        old[["before", "before_se"]],
+        new[["after", "after_se", "strength"]],
+        old["excess_before"],
+        new[["excess_after", "energy_ratio"]],
+    ]
+    return pd.concat(parts, axis=1)

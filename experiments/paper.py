@@ -11,6 +11,7 @@ tables as they are.
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,22 +32,32 @@ COLUMNS = ["dataset", "prerank", "mean", "se", "runs", "strength", "energy", "nl
 def main() -> None:
     """Write the tables, and print what was reached."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in STUDIES:
-        parser.add_argument(f"--{name}", type=Path, nargs="*", default=[])
+    parser.add_argument("--published", type=Path, nargs="*", default=[])
+    parser.add_argument("--exact", type=Path, nargs="*", default=[])
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    for name in STUDIES:
+    for name, preset in STUDIES.items():
         folders = getattr(options, name)
         if folders:
-            collect(read(folders), name, options.out)
+            collect(read(folders, Plan.preset(preset)), name, options.out)
     print("\n\n".join("\n".join(lines) for lines in claims(options.out)))
 
 
-def read(folders: list[Path]) -> pd.DataFrame:
-    """Results of several studies of one protocol; a unit that several have counts once."""
-    results = pd.concat([Store(folder).results() for folder in folders], ignore_index=True)
-    return results.drop_duplicates(["dataset", "variant", "strength", "seed", "part", "prerank"])
+def read(folders: list[Path], preset: Plan) -> pd.DataFrame:
+    """Results of studies that are parts of a preset; a unit that several have counts once."""
+    found: list[pd.DataFrame] = []
+    units: set[tuple[str, str]] = set()
+    for folder in folders:
+        store = Store(folder)
+        part = {"name": store.plan.name, "datasets": preset.datasets, "variants": preset.variants}
+        if replace(store.plan, **part) != replace(preset, name=store.plan.name):
+            raise SystemExit(f"{folder} is no part of {preset.name}: its settings are others")
+        for unit, rows in store.results().groupby(["dataset", "variant"], sort=False):
+            if unit not in units:
+                units.add(unit)
+                found.append(rows)
+    return pd.concat(found, ignore_index=True)
 
 
 def collect(results: pd.DataFrame, name: str, out: Path) -> None:

@@ -1,11 +1,15 @@
 """The tables of the study done again, and what the page claims of them."""
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+
+from prerank.study import Store, run_study
+from study.tiny import tiny
 
 FOLDER = Path(__file__).parents[1] / "experiments"
 if FOLDER.exists():
@@ -36,6 +40,17 @@ def test_rows_that_a_table_holds_stay(tmp_path):
     found = pd.read_csv(path)
     assert found["mean"].tolist() == [2, 2, 1, 1, 0.25, 0.25]
     assert found.prerank.tolist() == ["marginal", "hdr"] * 3
+
+
+def test_only_parts_of_a_preset_are_taken_and_each_unit_once(tmp_path):
+    preset = tiny(datasets=("ar1", "outliers"), variants=("none", "marginal"), max_epochs=1)
+    both = dataclasses.replace(preset, datasets=("ar1",))
+    for name in ("first", "second"):
+        run_study(both, tmp_path / name)
+    found = paper.read([tmp_path / "first", tmp_path / "second"], preset)
+    assert len(found) == len(Store(tmp_path / "first").results())
+    with pytest.raises(SystemExit, match=r"second is no part of tiny"):
+        paper.read([tmp_path / "second"], dataclasses.replace(preset, n_samples=30))
 
 
 def test_claims_are_read_off_the_tables(tmp_path):

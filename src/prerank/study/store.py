@@ -195,13 +195,19 @@ class Store:
         write_tensors(self._base(dataset), {"theta": theta}, self._origin(dataset, content))
 
     def read_base(
-        self, dataset: str, device: torch.device | str, *, content: str = ""
+        self, dataset: str, device: torch.device | str, *, content: str | None = None
     ) -> Tensor | None:
-        """These parameters, or None before they are there; those of other rows are refused."""
+        """These parameters, or None before they are there; those of other rows are refused.
+
+        Args:
+            dataset: by name.
+            device: where to put them.
+            content: hash of the rows that they must come from; any by default.
+        """
         if not self._base(dataset).exists():
             return None
         theta, about = self._theta(dataset)
-        if about != self._origin(dataset, content):
+        if content not in (None, about["content"]):
             raise InputError(
                 f"{self._base(dataset)} comes from other rows than {dataset} has now. Choose "
                 f"another folder, or remove this file and results/{dataset}--*, and run again"

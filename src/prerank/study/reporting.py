@@ -62,10 +62,10 @@ def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Pat
         figures["datasets"] = datasets_figure(found["before"], found["after"], scores)
     for dataset in datasets:
         figures[f"boxes_{dataset}"] = boxes_figure(results, dataset)
-        figures[f"reliability_{dataset}"] = reliability_figure(results, dataset)
-        pairs = reliability_figure(results, dataset, _PAIRED)
-        if pairs.axes:
-            figures[f"pairs_{dataset}"] = pairs
+        for kind, company in (("reliability", ""), ("pairs", _PAIRED)):
+            curves = reliability_figure(results, dataset, company)
+            if curves.axes:  # none where the study has no such penalty
+                figures[f"{kind}_{dataset}"] = curves
         figures[f"nulls_{dataset}"] = _nulls(results, dataset, found)
     for name, figure in figures.items():
         _write(out / f"{name}.png", _png(figure))

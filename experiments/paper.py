@@ -41,6 +41,7 @@ def main() -> None:
         folders = getattr(options, name)
         if folders:
             collect(read(folders, Plan.preset(preset)), name, options.out)
+    combine(options.out)
     print("\n\n".join("\n".join(lines) for lines in claims(options.out)))
 
 
@@ -87,6 +88,15 @@ def add(table: pd.DataFrame, path: Path, keys: list[str]) -> None:
     write(table, path)
 
 
+def combine(out: Path) -> None:
+    """Set pre-ranks that are penalised together beside each alone, from the cross tables."""
+    crossed = read_crossed(out)
+    for name in STUDIES if len(crossed) else ():
+        own, seconds = crossed[crossed.study == name], out / f"{name}_seconds.csv"
+        if len(own):
+            write(tables.in_company(own.merge(pd.read_csv(seconds))), out / f"{name}_combined.csv")
+
+
 def write(table: pd.DataFrame, path: Path) -> None:
     """As CSV, with as many digits as mean something."""
     table.to_csv(path, index=False, float_format="%.5g")
@@ -103,10 +113,9 @@ def claims(out: Path) -> Iterator[Iterator[str]]:
         return
     yield crossings(crossed[crossed.study == "published"])
     for name in STUDIES:
-        both = company(crossed[crossed.study == name], out / f"{name}_seconds.csv")
-        if len(both):
-            write(both, out / f"{name}_combined.csv")
-            yield costs(both, name)
+        path = out / f"{name}_combined.csv"
+        if path.exists():
+            yield costs(pd.read_csv(path), name)
 
 
 def reproduction(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[str]:
@@ -195,13 +204,6 @@ def crossings(crossed: pd.DataFrame) -> Iterator[str]:
     yield missed[["dataset", "variant", "prerank", "paper", "mean", "se", "off"]].to_string(
         index=False
     )
-
-
-def company(crossed: pd.DataFrame, seconds: Path) -> pd.DataFrame:
-    """Pre-ranks that are penalised together, from the cross tables of a study."""
-    if crossed.empty:
-        return crossed
-    return tables.in_company(crossed.merge(pd.read_csv(seconds)))
 
 
 def costs(both: pd.DataFrame, name: str) -> Iterator[str]:

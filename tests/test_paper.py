@@ -56,6 +56,7 @@ def test_only_parts_of_a_preset_are_taken_and_each_unit_once(tmp_path):
 def test_claims_are_read_off_the_tables(tmp_path):
     for path in (RESULTS / "tables").glob("*.csv"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
+    paper.combine(tmp_path)
     list(map(list, paper.claims(tmp_path)))
     for path in tmp_path.iterdir():  # those that follow from others, too
         assert path.read_bytes() == (RESULTS / "tables" / path.name).read_bytes()

@@ -19,7 +19,7 @@ from prerank.preranks.pooled import (
     MultivariateRank,
 )
 
-__all__ = ["CLASSIC", "PAPER", "PreRankLike", "parse"]
+__all__ = ["CLASSIC", "PAPER", "PreRankLike", "bare_labels", "parse"]
 
 OneTerm = str | PreRank | Callable[[Tensor], Tensor]
 PreRankLike = OneTerm | Sequence[OneTerm]
@@ -45,6 +45,16 @@ _KNOWN: dict[str, type[PreRank]] = {
 _PLUS = re.compile(r"\+(?![^()]*\))")  # not the sign inside 1e+20
 _TERM = re.compile(r"([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?")
 _LONGEST = 1000  # characters of a description: reading takes a time of their square
+
+
+def bare_labels(spec: str) -> list[str]:
+    """Names in a description, without their arguments.
+
+    Example:
+        >>> bare_labels("pca(0.8)+hdr")
+        ['pca', 'hdr']
+    """
+    return [text.partition("(")[0] for text in _PLUS.split(spec)]
 
 
 def parse(spec: PreRankLike) -> tuple[PreRank, ...]:

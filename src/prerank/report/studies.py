@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from prerank.preranks.parsing import bare_labels
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -64,7 +66,7 @@ def boxes_figure(results: "pd.DataFrame", dataset: str) -> "Figure":
     penalties = [variant for variant in variants if variant != _NONE]
     by_run = rows.groupby(["variant", "seed"], sort=False)[["nll", "energy"]].mean()
     figure, axes = _panels(3, width=1.2 + 0.36 * len(variants), height=3.8)
-    own = [rows[rows.prerank.isin(_preranks(variant))] for variant in penalties]
+    own = [rows[rows.prerank.isin(bare_labels(variant))] for variant in penalties]
     _pairs(
         axes[0],
         penalties,
@@ -170,11 +172,6 @@ def nulls_figure(
         axes[0].legend(fontsize="small")
     figure.suptitle(title)
     return figure
-
-
-def _preranks(variant: str) -> list[str]:
-    """Labels of the pre-ranks of a variant: `"pca"` for `"pca(0.8)"`."""
-    return [term.partition("(")[0] for term in variant.split("+")]
 
 
 def _by_run(rows: "pd.DataFrame") -> "pd.Series[float]":

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.calibration import holm, null_pce, p_value
+from prerank.preranks.parsing import bare_labels
 from prerank.study.paper import published_cells, published_cross
 from prerank.study.plans import NONE
 
@@ -149,9 +150,8 @@ def frontier(results: "pd.DataFrame", dataset: str, variant: str) -> "pd.DataFra
 
     Columns: `part`, `strength`, `excess`, `energy_ratio`, `selected`.
     """
-    labels = [label.partition("(")[0] for label in variant.split("+")]  # "pca" for "pca(0.8)"
     own = results[(results.dataset == dataset) & (results.variant == variant)]
-    own = own[own.prerank.isin(labels)].assign(excess=lambda t: t.pce - t.floor)
+    own = own[own.prerank.isin(bare_labels(variant))].assign(excess=lambda t: t.pce - t.floor)
     table = own.groupby(["part", "strength"], as_index=False).agg(
         excess=("excess", "mean"), energy=("energy", "mean"), selected=("selected", "any")
     )

@@ -24,6 +24,14 @@ settings.register_profile("prerank", deadline=None, derandomize=True)
 settings.load_profile("prerank")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests of a GPU where there is none."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="there is no GPU"))
+
+
 @pytest.fixture(autouse=True)
 def _untouched_global_state() -> Iterator[None]:
     """Seed torch's global generator, and fail a test that changes other global state."""

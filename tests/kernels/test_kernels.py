@@ -16,10 +16,7 @@ from prerank.pits import ranking
 from prerank.preranks import PAPER, Custom, dominance
 from prerank.training import Objective, Run, Settings, Trainer, TrainingData
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 # Targets, components, draws, rows: one of each, the usual ones, no powers of two, many draws.
 SIZES = [(1, 1, 5, 3), (2, 5, 100, 50), (3, 2, 33, 7), (4, 5, 100, 64), (6, 10, 257, 9)]

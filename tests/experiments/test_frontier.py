@@ -1,25 +1,15 @@
 """Every form of the penalty that is compared in `experiments/frontier` can be trained with."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
+from forms import FORMS
 from prerank.datasets import AR1Regression, published_split
 from prerank.models import MixtureNetwork
 from prerank.training import Run, Settings, TrainingData
-
-FOLDER = Path(__file__).parents[1] / "experiments" / "frontier"
-if FOLDER.exists():
-    sys.path.insert(0, str(FOLDER))
-    from forms import FORMS
-    from summary import Curve
-
-    sys.path.remove(str(FOLDER))
-else:
-    pytest.skip(f"{FOLDER} is not in this copy of the source", allow_module_level=True)
+from summary import Curve
 
 
 def _data(dtype=torch.float32):

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 import prerank
@@ -83,15 +85,18 @@ def test_list_with_tables(data):
     table(data, "air")
     table(data, "mine")
     (data / "wq.parquet").write_bytes(b"broken")
-    (data / "other.parquet").write_bytes(b"not a table of ours")
+    (data / "lost.parquet").write_bytes((data / "mine.parquet").read_bytes()[:-9])
+    parquet.write_table(pa.table({"a": [1.0]}), data / "other.parquet")  # not one of ours
     printed = [line for line in run("list").stdout.splitlines() if line.startswith("│")]
     lines = {line.split("│")[1].strip(): line for line in printed}
     cells = [cell.strip() for cell in lines["air"].split("│")[2:-1]]
     assert cells == ["12", "15", "6", "yes", str(data / "air.parquet")]
     assert "own" in lines["mine"]
-    assert "broken" in lines["wq"]
+    assert "damaged" in lines["wq"]
+    cells = [cell.strip() for cell in lines["lost"].split("│")[2:-1]]
+    assert cells == ["damaged", "?", "?", "own", str(data / "lost.parquet")]
     assert "other" not in lines
-    assert len(lines) == 19
+    assert len(lines) == 20
 
 
 def test_list_as_json(tmp_path):
@@ -146,7 +151,9 @@ def test_show_judges_the_copy(data):
     assert "with OTHER numbers" in " ".join(run("show", "air").stdout.split())
     assert json.loads(run("show", "air", "--json").stdout)["local"]["right_numbers"] is False
     (data / "air.parquet").write_bytes(b"broken")
-    assert "cannot read" in run("show", "air").stdout
+    said = " ".join(run("show", "air").stdout.split())
+    assert "cannot read" in said
+    assert said.endswith("; if it is damaged, remove it, and fetch or import it again")
 
 
 def test_show_a_table_of_ones_own(data):
@@ -158,6 +165,7 @@ def test_show_a_table_of_ones_own(data):
     done = run("show", "mine")
     assert done.exit_code == 1
     assert done.stderr.startswith("Error: cannot read")
+    assert done.stderr.endswith("; if it is damaged, remove it, and fetch or import it again\n")
 
 
 def test_show_by_another_spelling():
@@ -261,9 +269,36 @@ def test_import(tmp_path, data):
         "left out 1 row: an input is missing",
         f"rivers: 20 rows, 2 inputs, 1 target in {data / 'rivers.parquet'}",
     ]
+    again = run("import", path, "--targets", "flow").stdout.splitlines()
+    assert again == [
+        *done.stdout.splitlines()[:-1],
+        "replaced the rivers that was there",
+        done.stdout.splitlines()[-1],
+    ]
     chosen = ["--inputs", "depth", "--name", "mine", "--out", tmp_path / "new"]
     assert run("import", path, "--targets", "flow", *chosen).exit_code == 0
     assert load_table("mine", tmp_path / "new").inputs == ("depth",)
+
+
+def test_import_under_a_name_of_the_paper(tmp_path, data):
+    path = tmp_path / "rivers.csv"
+    path.write_text("".join(["depth,flow\n", *(f"{i / 4},{i}\n" for i in range(20))]))
+    done = run("import", path, "--targets", "flow", "--name", "air")
+    assert done.exit_code == 0
+    assert done.stdout == f"air: 20 rows, 1 input, 1 target in {data / 'air.parquet'}\n"
+    assert done.stderr == (
+        "Note: this is not the paper's air (20 instead of 10000 rows and 1 instead of 15 inputs "
+        "and 1 instead of 6 targets), so published values do not compare with it. Choose another "
+        "--name for data of your own.\n"
+    )
+    assert run("import", path, "--targets", "flow", "--name", "mine").stderr == ""
+
+
+def test_import_under_the_name_of_a_synthetic_dataset(tmp_path, data):
+    done = run("import", tmp_path / "rivers.csv", "--targets", "flow", "--name", "ar1")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: name 'ar1' is that of a synthetic dataset")
+    assert not data.exists()
 
 
 def test_import_without_a_header(tmp_path):

@@ -182,7 +182,7 @@ def test_another_study_in_the_folder_is_told_in_one_line(whole):
 def test_a_dataset_that_is_missing_is_told_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PRERANK_DATA", str(tmp_path))
     plan = write(tmp_path / "plan.toml", tiny(datasets=("air",)))
-    failed(study("run", plan, "--out", tmp_path / "study"), "air.parquet", "datasets show air")
+    failed(study("run", plan, "--out", tmp_path / "study"), "no table of air", "datasets list")
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:99", "", "cuda;0"])
@@ -264,9 +264,9 @@ def test_a_folder_without_a_study_is_named(tmp_path, command):
 
 
 def test_a_study_without_results_cannot_be_reported(tmp_path):
-    Store(tmp_path, PLAN)
-    failed(study("report", tmp_path), "no results yet")
-    failed(study("compare", tmp_path, "--out", tmp_path / "x.csv"), "no results yet")
+    Store(tmp_path / "study", PLAN)
+    failed(study("report", tmp_path / "study"), "no results yet")
+    failed(study("compare", tmp_path / "study", "--out", tmp_path / "x.csv"), "no results yet")
     assert not (tmp_path / "x.csv").exists()
 
 
@@ -277,6 +277,44 @@ def test_a_broken_result_is_named(whole, tmp_path):
     failed(study("report", tmp_path / "study"), "ar1--marginal.parquet", "Remove it")
 
 
+def test_status_names_broken_results_where_that_is_asked_for(whole, tmp_path):
+    _, folder = whole
+    shutil.copytree(folder / "study", tmp_path / "study")
+    assert "broken" not in study("status", tmp_path / "study", "--verify").stdout
+    path = tmp_path / "study" / "results" / "ar1--marginal.parquet"
+    path.write_bytes(b"PAR1")
+    assert "broken" not in study("status", tmp_path / "study").stdout
+    assert f"broken: cannot read {path}" in study("status", tmp_path / "study", "--verify").stdout
+    told = json.loads(study("status", tmp_path / "study", "--verify", "--json").stdout)
+    assert list(told["broken"]) == [str(path)]
+
+
+def test_results_of_an_edited_plan_are_not_removed(whole, tmp_path):
+    _, folder = whole
+    shutil.copytree(folder / "study", tmp_path / "study")
+    plan = tmp_path / "study" / "plan.toml"
+    plan.write_text(Plan.read(plan).changed({"n_samples": "77"}).to_toml())
+    before = contents(tmp_path / "study")
+    done = study("run", plan, "--out", tmp_path / "study", "--device", "cpu", "--verify")
+    failed(done, "ar1--none.parquet", "another plan", "Put plan.toml back")
+    assert contents(tmp_path / "study") == before
+
+
+def test_datasets_that_are_not_there_are_refused_before_anything_is_written(tmp_path):
+    out = tmp_path / "study"
+    done = study("run", "quick", "--out", out, "--set", 'datasets=["ar1", "nonesuch"]')
+    failed(done, "no table of nonesuch", "prerank datasets list", "import")
+    assert not out.exists()
+
+
+def test_the_next_command_can_be_copied(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.toml").write_text(PLAN.to_toml())
+    for out, next_one in (("a b", "'a b'"), ("-dash", "./-dash")):
+        done = study("run", "plan.toml", f"--out={out}", "--device", "cpu", "--quiet")
+        assert done.stdout.rstrip().endswith(f"Next: prerank study report {next_one}")
+
+
 def test_a_broken_result_is_made_again_where_that_is_asked_for(whole, tmp_path):
     _, folder = whole
     shutil.copytree(folder / "study", tmp_path / "study")
@@ -284,7 +322,7 @@ def test_a_broken_result_is_made_again_where_that_is_asked_for(whole, tmp_path):
     options = ["--out", tmp_path / "study", "--device", "cpu", "--quiet"]
     done = study("run", folder / "plan.toml", *options, "--verify")
     assert done.exit_code == 0
-    assert "ar1--marginal.parquet cannot be read" in done.stderr
+    assert "ar1--marginal.parquet is removed, and made again" in done.stderr
     assert "All 2 units are done, 1 of them by this call" in done.stdout
     one, two = (rows_of(Store(path / "study").results()) for path in (folder, tmp_path))
     pd.testing.assert_frame_equal(one, two, check_exact=True)
@@ -304,6 +342,16 @@ def test_a_broken_result_is_made_again_where_that_is_asked_for(whole, tmp_path):
 def test_engines_that_cannot_be_had_are_told_in_one_line(tmp_path, options, word):
     plan = write(tmp_path / "plan.toml", PLAN)
     failed(study("run", plan, "--out", tmp_path / "study", *options), word)
+
+
+def test_a_study_is_not_overwritten_by_a_comparison_nor_compared_with_itself(whole, tmp_path):
+    _, folder = whole
+    before = contents(folder / "study")
+    done = study("compare", folder / "study", "--out", folder / "study" / "plan.toml")
+    failed(done, "--out", "lies in the study")
+    done = study("compare", folder / "study", folder / "study", "--out", tmp_path / "x.csv")
+    failed(done, "is given twice")
+    assert contents(folder / "study") == before
 
 
 def test_studies_are_compared_in_one_table(whole, tmp_path):

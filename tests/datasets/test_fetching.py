@@ -282,7 +282,7 @@ def failing(handler):
 
 FORGED = ORIGINAL.replace(b"mud", b"MUD")
 BAD = {
-    "404": (None, "the server answers 404 Not Found"),
+    "404": (None, "the server answers 404 Not Found. Name another address by --origin"),
     "500": (failing, "the server answers 500 out of order"),
     "another file of that size": (FORGED, "SHA-256 is"),
     "another file": (b"<html>please log in</html>", "has 26 bytes, the original"),
@@ -292,7 +292,7 @@ BAD = {
     "half a file, no length": (half_without_a_length, "ended after"),
     "an empty file": (nothing, "ended after 0 of"),
     "broken pieces": (broken_pieces, "Check the connection"),
-    "silence": (silence, "nothing came for 0.3 s"),
+    "silence": (silence, "nothing came for 0.3 s. Try again later, or from Python with a"),
     "silence half-way": (stalled, "nothing came for 0.3 s"),
     "a byte now and then": (dripping, "bytes came in"),
     "a head now and then": (dripping_head, "only 0 of"),
@@ -333,7 +333,7 @@ def test_failures_leave_nothing_behind(tmp_path, case, force):
 def test_no_server(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with pytest.raises(FetchError, match=r"cannot fetch rivers from .*refused.*origin"):
+    with pytest.raises(FetchError, match=r"fetch rivers from .*refused.*Check the conn.* --origin"):
         fetch(RECORD, tmp_path, origin=f"http://127.0.0.1:{port}")
     assert list(tmp_path.iterdir()) == []
 
@@ -361,6 +361,14 @@ def test_addresses_that_lead_nowhere(tmp_path, origin):
     with pytest.raises(PrerankError):
         fetch(RECORD, tmp_path, origin=origin, timeout=2)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scheme", ["file", "FILE"])
+def test_a_folder_that_does_not_hold_it(tmp_path, scheme):
+    words = r"cannot fetch .*: .*No such file.*\. Check that the file is there .* by --origin"
+    with pytest.raises(FetchError, match=words) as caught:
+        fetch(RECORD, tmp_path, origin=f"{scheme}://{tmp_path.as_posix()}")
+    assert "connection" not in str(caught.value)
 
 
 @pytest.mark.parametrize("origin", ["", "mirror", "/data/raw", "ftp://host", "data:text/csv,a"])

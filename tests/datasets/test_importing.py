@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from prerank.datasets import find_dataset, import_table, load_table
+from prerank.datasets import SYNTHETIC, find_dataset, import_table, load_table
 from prerank.datasets.arff import read_arff
 from prerank.datasets.reading import parse_columns, read_columns, sniff_delimiter
 from prerank.errors import InputError
@@ -107,9 +107,33 @@ def test_a_file_without_header(tmp_path):
 
 def test_a_new_import_replaces_the_old(tmp_path):
     path = write(tmp_path, ".csv")
-    import_table(path, "flow", tmp_path)
-    import_table(path, "flood", tmp_path)
+    assert not import_table(path, "flow", tmp_path).replaced
+    assert import_table(path, "flood", tmp_path).replaced
     assert load_table("rivers", tmp_path).targets == ("flood",)
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_names_of_synthetic_datasets(tmp_path, name):
+    """A study would not use the table."""
+    path = write(tmp_path, ".csv")
+    with pytest.raises(InputError, match=rf"name '{name}' is .* choose another name"):
+        import_table(path, "flow", tmp_path / "out", name)
+    with pytest.raises(InputError, match=f"name '{name}' is "):
+        import_table(path.rename(tmp_path / f"{name}.csv"), "flow", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mine", ""),
+        ("ansur2", "30 instead of 1986 rows and 3 instead of 1 inputs"),
+        ("meps19", "30 instead of 15785 rows"),
+    ],
+)
+def test_a_name_of_the_paper_for_another_table(tmp_path, name, words):
+    done = import_table(write(tmp_path, ".csv"), ["flow", "flood"], tmp_path, name)
+    assert done.departure == words
 
 
 def test_other_spellings_of_names(tmp_path):
@@ -423,6 +447,7 @@ def test_an_original_can_be_imported_by_hand(tmp_path, file):
         pytest.skip(f"{path} is not here")
     record = find_dataset(path.stem)
     done = import_table(path, record.targets, tmp_path)
+    assert done.departure == ""
     found, expected = load_table(done.name, tmp_path), load_table(done.name, DATA)
     assert found.inputs == expected.inputs
     np.testing.assert_array_equal(found.x, expected.x)

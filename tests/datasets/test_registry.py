@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
@@ -17,7 +18,7 @@ from prerank.datasets import (
     load_table,
     save_table,
 )
-from prerank.datasets.copies import has_right_numbers, local_copies, local_copy
+from prerank.datasets.copies import departure, has_right_numbers, local_copies, local_copy
 from prerank.datasets.registry import canonical_name
 from prerank.datasets.tables import content_hash, table_shape
 from prerank.errors import InputError
@@ -146,9 +147,13 @@ def test_copies(tmp_path, table):
     for name in ("mine", "wq", "air"):
         save_table(replace(table, name=name), tmp_path)
     (tmp_path / "bio.parquet").write_bytes(b"broken")
-    (tmp_path / "other.parquet").write_bytes(b"not one of ours")
+    (tmp_path / "lost.parquet").write_bytes((tmp_path / "mine.parquet").read_bytes()[:-9])
+    for name in ("other", "wage"):
+        parquet.write_table(pa.table({"a": [1.0]}), tmp_path / f"{name}.parquet")  # not ours
     copies = local_copies(tmp_path)
-    assert list(copies) == ["air", "wq", "bio", "mine"]
+    assert list(copies) == ["air", "wage", "wq", "bio", "lost", "mine"]
+    assert {name for name, copy in copies.items() if copy.problem} == {"wage", "bio", "lost"}
+    assert {name for name, copy in copies.items() if copy.foreign} == {"wage"}
     assert copies["mine"].shape == (12, 2, 1) == table_shape(copies["mine"].path)
     assert copies["bio"].shape is None
     assert "bio.parquet" in copies["bio"].problem
@@ -157,6 +162,16 @@ def test_copies(tmp_path, table):
     assert has_right_numbers(find_dataset("scm1d"), tmp_path) is None
     right = replace(RECORD, name="mine", content=content_hash(table))
     assert has_right_numbers(right, tmp_path) is True
+
+
+def test_departures_from_a_record(table):
+    """Known numbers decide; without them the counts do, also of rows."""
+    same = replace(RECORD, n_rows=12, n_inputs=2)
+    assert departure(same, table) == ""
+    assert departure(replace(same, n_inputs=None), table) == ""
+    assert departure(replace(RECORD, content=content_hash(table)), table) == ""  # another sample
+    assert departure(RECORD, table) == "12 instead of 20 rows and 2 instead of 3 inputs"
+    assert departure(replace(same, content="0" * 64), table) == "other numbers"
 
 
 def test_the_hash_sees_numbers_alone(tmp_path, table):

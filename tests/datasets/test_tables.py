@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from prerank.datasets import load_table
-from prerank.datasets.tables import data_folder, table_shape
+from prerank.datasets.tables import Table, data_folder, save_table, table_shape
 from prerank.errors import InputError
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -108,6 +108,19 @@ def test_broken_file(tmp_path, content):
     with pytest.raises(InputError, match=r"small\.parquet") as caught:
         load_table("small", tmp_path)
     assert "PRERANK_DATA" not in str(caught.value)  # another folder would not help
+    assert str(caught.value).endswith("; if it is damaged, remove it, and fetch or import it again")
+    assert ".;" not in str(caught.value)
+
+
+def test_a_flipped_bit_among_the_numbers_is_found(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 300, 2)).astype(np.float32)
+    path = save_table(Table("small", x, y, ("a", "b"), ("c", "d")), tmp_path)
+    content = bytearray(path.read_bytes())
+    content[900] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"small\.parquet: .*remove it, and fetch or import it"):
+        load_table("small", tmp_path)
 
 
 def test_folder_from_the_environment(tmp_path, monkeypatch):

@@ -284,7 +284,7 @@ def test_broken_results_are_found_removed_and_made_again(whole, tmp_path, names,
     assert sorted(found) == sorted(names)
     run_study(PLAN, tmp_path)
     assert_same(tmp_path, whole)
-    assert store.remove_broken() == []
+    assert store.remove_broken() == {}
 
 
 # Several at once

@@ -272,6 +272,20 @@ def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path, name):
     assert not path.exists()
 
 
+def test_a_checkpoint_that_a_killed_process_left_is_dropped(tmp_path):
+    plan = tiny(datasets=("triple",), variants=("none", "marginal"), max_epochs=1)
+    run_study(plan, tmp_path)
+    left = [tmp_path / "checkpoints" / f"triple--marginal.{end}" for end in ("all-1f", "seconds")]
+    other = tmp_path / "checkpoints" / "triple--hdr.all-1f"  # of no unit of this plan
+    for path in (*left, other):
+        path.write_bytes(b"")
+    with Store(tmp_path).claim("triple--marginal"):  # of a process that is about to drop them
+        run_study(plan, tmp_path)
+        assert all(path.exists() for path in left)
+    run_study(plan, tmp_path)
+    assert list((tmp_path / "checkpoints").iterdir()) == [other]
+
+
 # Obstacles
 
 

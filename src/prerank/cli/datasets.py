@@ -22,7 +22,7 @@ from prerank.cli.messages import (
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
 from prerank.datasets.copies import LocalCopy, has_right_numbers, local_copies, local_copy, misfit
 from prerank.datasets.registry import canonical_name
-from prerank.datasets.tables import data_folder, table_path, table_shape
+from prerank.datasets.tables import MEND, data_folder, table_path, table_shape
 from prerank.errors import InputError, PrerankError
 
 __all__ = ["datasets"]
@@ -65,7 +65,7 @@ def list_(folder: Folder = None, as_json: AsJson = False) -> None:
         here = row["local"]
         table.add_row(
             row["name"],
-            _count(here["n_rows"], "broken") if here else "",
+            _count(here["n_rows"], "damaged") if here else "",
             _count(row["n_inputs"]),
             _count(row["n_targets"]),
             {True: "yes", False: "no", None: "own"}[row["fetchable"]],
@@ -162,8 +162,16 @@ def import_(
     for what, count in lost.items():
         if count:
             typer.echo(f"left out {_counted(count, 'row')}: {what} is missing")
+    if done.replaced:
+        typer.echo(f"replaced the {done.name} that was there")
     shape = _shape(done.n_rows, len(done.inputs), len(done.targets))
     typer.echo(f"{done.name}: {shape} in {done.path}")
+    if done.departure:
+        typer.echo(
+            f"Note: this is not the paper's {done.name} ({done.departure}), so published values do "
+            "not compare with it. Choose another --name for data of your own.",
+            err=True,
+        )
 
 
 def _entry(name: str, record: Dataset | None, copy: LocalCopy | None) -> dict[str, Any]:
@@ -218,7 +226,7 @@ def _status(local: dict[str, Any] | None) -> str:
     if local is None:
         return "no"
     if local["problem"]:
-        return str(local["problem"])
+        return f"{local['problem']}; {MEND}"
     shape = _shape(local["n_rows"], local["n_inputs"], local["n_targets"])
     right = local.get("right_numbers")
     judgement = "" if right is None else f", with {'the right' if right else 'OTHER'} numbers"

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +24,17 @@ from prerank.cli.messages import UNFINISHED, AsJson, one_line_errors, print_json
 from prerank.engines import Event, open_engine
 from prerank.errors import InputError
 from prerank.inputs import as_device
-from prerank.storage import write_atomically
-from prerank.study import PRESETS, Plan, Store, StudyProgress, Unit, run_study, tables
+from prerank.storage import write_atomically, writing
+from prerank.study import (
+    PRESETS,
+    Plan,
+    Store,
+    StudyProgress,
+    Unit,
+    check_datasets,
+    run_study,
+    tables,
+)
 from prerank.study.reporting import write_report
 
 __all__ = ["study"]
@@ -88,10 +98,12 @@ def run(
     """
     with one_line_errors():
         chosen = _changed(Plan.read(plan), change or [])
+        if engine != "ray" and not (out / "plan.toml").exists():
+            check_datasets(chosen.datasets)
         store = Store(out, chosen)
         place = device if engine == "ray" else _place(device)
-        for path in store.remove_broken() if verify else ():
-            typer.echo(f"{path} cannot be read: it is removed, and made again", err=True)
+        for path, reason in store.remove_broken().items() if verify else ():
+            typer.echo(f"{path} is removed, and made again: {reason}", err=True)
         runs_on = open_engine(
             engine,
             workers=workers,
@@ -118,7 +130,7 @@ def run(
         raise typer.Exit(UNFINISHED)
     typer.echo(
         f"All {len(store.units)} units are done, {len(outcome.finished)} of them by this call. "
-        f"Next: prerank study report {out}"
+        f"Next: prerank study report {_quoted(out)}"
     )
 
 
@@ -146,9 +158,11 @@ def compare(
     of the path, where only that differs.
     """
     with one_line_errors():
+        _check_output(out, folders)
         stores = dict(zip(_names(folders), map(Store, folders), strict=True))
         found = tables.compared({name: store.results() for name, store in stores.items()})
-        write_atomically(out, lambda file: found.to_csv(file, index=False, float_format="%.6g"))
+        with writing(out):
+            write_atomically(out, lambda file: found.to_csv(file, index=False, float_format="%.6g"))
         left = {name: len(store.left()) for name, store in stores.items()}
     for name, count in left.items():
         if count:
@@ -159,20 +173,29 @@ def compare(
 @study.command()
 def status(
     folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the study.")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all results, and name the broken ones.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what is done and what is left."""
     with one_line_errors():
         store = Store(folder)
         left = store.left()
+        broken = store.broken() if verify else {}
     units = len(store.units)
     if as_json:
         missing = [{"dataset": unit.dataset, "variant": unit.variant} for unit in left]
-        print_json({"plan": store.plan.name, "units": units, "left": missing})
+        told = {"plan": store.plan.name, "units": units, "left": missing}
+        if verify:
+            told["broken"] = {str(path): reason for path, reason in broken.items()}
+        print_json(told)
         return
     typer.echo(f"{store.plan.name}: {units - len(left)} of {units} units done")
     for unit in left:
         typer.echo(f"left: {unit.dataset}, {unit.variant}")
+    for reason in broken.values():
+        typer.echo(f"broken: {reason}")
 
 
 @study.command()
@@ -188,6 +211,21 @@ def _units(count: int) -> str:
     return "1 unit is" if count == 1 else f"{count} units are"
 
 
+def _quoted(folder: Path) -> str:
+    """A path as a shell takes it, and no option."""
+    return shlex.quote(f"./{folder}" if str(folder).startswith("-") else str(folder))
+
+
+def _check_output(out: Path, folders: list[Path]) -> None:
+    """Refuse to write into a study that is compared, or to compare one with itself."""
+    places = [folder.resolve() for folder in folders]
+    for folder, place in zip(folders, places, strict=True):
+        if out.resolve().is_relative_to(place):
+            raise InputError(f"--out {out} lies in the study {folder}: choose a place outside")
+        if places.count(place) > 1:
+            raise InputError(f"{folder} is given twice")
+
+
 def _names(folders: list[Path]) -> list[str]:
     """Last parts of the paths, if they lie side by side; else the paths."""
     last = [folder.name for folder in folders]
@@ -198,7 +236,7 @@ def _names(folders: list[Path]) -> list[str]:
 def _changed(plan: Plan, changes: list[str]) -> Plan:
     pairs = [change.partition("=") for change in changes]
     for entry, equals, _ in pairs:
-        if not equals:
+        if not equals or not entry.strip():
             raise InputError(f"--set {entry}: say ENTRY=VALUE")
     return plan.changed({entry.strip(): value for entry, _, value in pairs})
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from prerank.datasets.records import Dataset
 from prerank.datasets.registry import DATASETS
 from prerank.datasets.tables import (
+    ForeignFileError,
+    Table,
     content_hash,
     data_folder,
     is_name,
@@ -16,7 +18,7 @@ from prerank.datasets.tables import (
 )
 from prerank.errors import InputError
 
-__all__ = ["LocalCopy", "has_right_numbers", "local_copies", "local_copy", "misfit"]
+__all__ = ["LocalCopy", "departure", "has_right_numbers", "local_copies", "local_copy", "misfit"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,14 @@ class LocalCopy:
         path: of the file.
         shape: rows N, inputs L and targets D; None where the file cannot be read.
         problem: why it cannot.
+        foreign: whether it is a sound Parquet file, but none of ours.
     """
 
     name: str
     path: Path
     shape: tuple[int, int, int] | None
     problem: str = ""
+    foreign: bool = False
 
 
 def local_copy(name: str, folder: str | os.PathLike[str] | None = None) -> LocalCopy | None:
@@ -49,21 +53,23 @@ def local_copy(name: str, folder: str | os.PathLike[str] | None = None) -> Local
     try:
         return LocalCopy(name, path, table_shape(path))
     except InputError as error:
-        return LocalCopy(name, path, None, str(error))
+        return LocalCopy(name, path, None, str(error), isinstance(error, ForeignFileError))
 
 
 def local_copies(folder: str | os.PathLike[str] | None = None) -> dict[str, LocalCopy]:
     """All tables of a folder by name: those of the registry, in its order, then others.
 
     Other Parquet files, without columns x0, ... and y0, ..., or with names that no dataset has, are
-    passed over.
+    passed over; damaged ones are not.
     """
     place = data_folder() if folder is None else Path(folder)
     listed = [record.name for record in DATASETS]
     stems = {path.stem for path in place.glob("*.parquet")}
     others = sorted(name for name in stems - {*listed} if is_name(name))
     found = {name: local_copy(name, place) for name in (*listed, *others)}
-    return {name: copy for name, copy in found.items() if copy and (copy.shape or name in listed)}
+    return {
+        name: copy for name, copy in found.items() if copy and (name in listed or not copy.foreign)
+    }
 
 
 def misfit(record: Dataset, folder: str | os.PathLike[str] | None = None) -> str:
@@ -83,14 +89,27 @@ def misfit(record: Dataset, folder: str | os.PathLike[str] | None = None) -> str
     copy = local_copy(record.name, folder)
     if copy is None or copy.shape is None:
         return copy.problem if copy else ""
-    rows = record.n_rows if record.fetchable else None
-    wanted = {"rows": rows, "inputs": record.n_inputs, "targets": record.n_targets}
-    wrong = [
-        f"{found} instead of {right} {what}"
-        for found, (what, right) in zip(copy.shape, wanted.items(), strict=True)
-        if right not in (None, found)
-    ]
-    return f"{copy.path} has {' and '.join(wrong)}" if wrong else ""
+    wrong = _other_counts(copy.shape, record, record.n_rows if record.fetchable else None)
+    return f"{copy.path} has {wrong}" if wrong else ""
+
+
+def departure(record: Dataset, table: Table) -> str:
+    """How a table differs from the one that its record describes; nothing where it does not.
+
+    Numbers that are known have to be the same. Where none are, rows and columns have to be as many.
+
+    Example:
+        >>> import numpy as np
+        >>> from prerank.datasets.registry import find_dataset
+        >>> x, y = np.zeros((9, 15), np.float32), np.zeros((9, 6), np.float32)
+        >>> departure(find_dataset("air"), Table("air", x, y, (), ()))
+        '9 instead of 10000 rows'
+    """
+    if record.content and content_hash(table) == record.content:
+        return ""
+    shape = len(table.y), table.x.shape[1], table.y.shape[1]
+    known = "other numbers" if record.content else ""
+    return _other_counts(shape, record, record.n_rows) or known
 
 
 def has_right_numbers(record: Dataset, folder: str | os.PathLike[str] | None = None) -> bool | None:
@@ -102,3 +121,14 @@ def has_right_numbers(record: Dataset, folder: str | os.PathLike[str] | None = N
     if not record.content or copy is None or copy.shape is None:
         return None
     return content_hash(load_table(record.name, folder)) == record.content
+
+
+def _other_counts(shape: tuple[int, int, int], record: Dataset, n_rows: int | None) -> str:
+    """Which of N, L and D are not what they should be, where that is known."""
+    wanted = {"rows": n_rows, "inputs": record.n_inputs, "targets": record.n_targets}
+    wrong = [
+        f"{found} instead of {right} {what}"
+        for found, (what, right) in zip(shape, wanted.items(), strict=True)
+        if right not in (None, found)
+    ]
+    return " and ".join(wrong)

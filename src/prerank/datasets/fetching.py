@@ -26,6 +26,8 @@ __all__ = ["FetchError", "fetch"]
 _SCHEMES = ("http", "https", "file")
 _CHUNK = 65_536
 _SLOWEST = 1000  # bytes per second over a whole download
+_OTHER = "another address by --origin (`origin` in Python)"
+_LATER = "Try again later, or from Python with a longer `timeout`"
 
 
 class FetchError(PrerankError, OSError, ValueError):
@@ -124,7 +126,7 @@ def _download(
     if digest != original.sha256:
         raise FetchError(
             f"the file there is not the original: its SHA-256 is {digest}, expected "
-            f"{original.sha256}. Name another address by origin"
+            f"{original.sha256}. Name {_OTHER}"
         )
     return bytes(data)
 
@@ -158,15 +160,14 @@ def _in_time(address: str, size: int, timeout: float) -> Generator[bytes]:
             if isinstance(found, FetchError):
                 raise found
             if isinstance(found, Exception):
-                raise _explained(found, timeout) from found
+                raise _explained(found, address, timeout) from found
             if not found:
                 return
             received += len(found)
             yield found
     except Empty:
         raise FetchError(
-            f"only {received} of {size} bytes came in {limit:.3g} s. Try again later, or with a "
-            "longer timeout"
+            f"only {received} of {size} bytes came in {limit:.3g} s. {_LATER}"
         ) from None
     finally:
         unwanted.set()
@@ -187,30 +188,25 @@ def _bounded(address: str, size: int, timeout: float) -> Generator[bytes]:
             yield chunk
 
 
-def _explained(error: Exception, timeout: float) -> Exception:
-    """A failure of the network in words; a mistake of ours stays what it is."""
+def _explained(error: Exception, address: str, timeout: float) -> Exception:
+    """A failure of the network, or of the disk, in words; a mistake of ours stays what it is."""
     if isinstance(error, HTTPError):
         error.close()
-        return FetchError(
-            f"the server answers {error.code} {error.reason}. Name another address by origin"
-        )
+        return FetchError(f"the server answers {error.code} {error.reason}. Name {_OTHER}")
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, TimeoutError):
-        return FetchError(
-            f"nothing came for {timeout:g} s. Try again later, or with a longer timeout"
-        )
+        return FetchError(f"nothing came for {timeout:g} s. {_LATER}")
     if isinstance(error, OSError | http.client.HTTPException | ValueError):
-        return FetchError(
-            f"{reason or type(error).__name__}. Check the connection, or name another address by "
-            "origin"
-        )
+        on_disk = address.lower().startswith("file:")
+        doubt = "that the file is there and can be read" if on_disk else "the connection"
+        return FetchError(f"{reason or type(error).__name__}. Check {doubt}, or name {_OTHER}")
     return error
 
 
 def _wrong_size(found: str, size: int) -> FetchError:
     return FetchError(
         f"the file there has {found}, the original {size}: it is another one, or a page that asks "
-        "to log in. Name another address by origin"
+        f"to log in. Name {_OTHER}"
     )
 
 

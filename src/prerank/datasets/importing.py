@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from prerank.datasets.copies import departure
 from prerank.datasets.encoding import encode_table
+from prerank.datasets.opening import SYNTHETIC
 from prerank.datasets.reading import read_columns
-from prerank.datasets.registry import canonical_name
+from prerank.datasets.registry import DATASETS, canonical_name
 from prerank.datasets.tables import check_name, save_table, table_path
 from prerank.errors import InputError
 
@@ -27,6 +29,9 @@ class Imported:
         removed: columns that were left out, with the reason.
         rows_without_target: rows that were left out because a target is missing.
         rows_without_input: rows that were left out, of the others, because an input is missing.
+        replaced: whether there was a file of that name before.
+        departure: how the table differs from the one of the paper, where it has the name of one;
+            published values do not compare with such a table.
     """
 
     name: str
@@ -37,6 +42,8 @@ class Imported:
     removed: dict[str, str]
     rows_without_target: int
     rows_without_input: int
+    replaced: bool = False
+    departure: str = ""
 
 
 def import_table(
@@ -58,7 +65,8 @@ def import_table(
         path: of a CSV (commas, semicolons or tabs), dense ARFF or Parquet file; its suffix tells.
         targets: name of the target column, or names in the order they shall have.
         folder: where the result goes; `data_folder()` by default.
-        name: of the dataset; that of the file, without its suffix, by default.
+        name: of the dataset; that of the file, without its suffix, by default. None of `SYNTHETIC`,
+            which need no file.
         inputs: names of the input columns; all others by default.
         header: whether a CSV file names its columns; else they are 0, 1, ...
 
@@ -84,8 +92,14 @@ def import_table(
     """
     source = Path(path)
     chosen = check_name(canonical_name(source.stem if name is None else name))
+    if chosen in SYNTHETIC:
+        raise InputError(
+            f"name {chosen!r} is that of a synthetic dataset, which studies would use instead of "
+            f"{source}: choose another name"
+        )
     goal = table_path(chosen, folder)
-    if source.is_file() and goal.exists() and source.samefile(goal):
+    replaced = goal.exists()
+    if source.is_file() and replaced and source.samefile(goal):
         raise InputError(f"{source} would be overwritten by its own encoding: choose another name")
     columns = read_columns(source, header=header)
     try:
@@ -94,6 +108,7 @@ def import_table(
         )
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
+    record = next((record for record in DATASETS if record.name == chosen), None)
     return Imported(
         name=chosen,
         path=save_table(found.table, folder),
@@ -103,4 +118,6 @@ def import_table(
         removed=found.removed,
         rows_without_target=found.rows_without_target,
         rows_without_input=found.rows_without_input,
+        replaced=replaced,
+        departure=departure(record, found.table) if record else "",
     )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "MEND",
+    "ForeignFileError",
     "Table",
     "check_name",
     "content_hash",
@@ -33,9 +35,16 @@ __all__ = [
     "table_shape",
 ]
 
+MEND = "if it is damaged, remove it, and fetch or import it again"
+"""What to do about a table that cannot be read."""
+
 # Where a file's schema keeps the original names of its columns, as JSON lists.
 _NAMES = {"x": b"x_columns", "y": b"y_columns"}
 _LONGEST_NAME = 100  # with the suffix, and that of a temporary file, it fits every file system
+
+
+class ForeignFileError(InputError):
+    """A sound Parquet file that is no table of ours: it has no columns x0, ... and y0, ..."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,7 @@ def load_table(name: str, folder: str | os.PathLike[str] | None = None) -> Table
             f"cannot read {path}: {error}. Set PRERANK_DATA to the folder that holds it{advice}"
         ) from error
     except InputError as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+        raise InputError(f"cannot read {path}: {_reason(error)}; {MEND}") from error
     known = frame.schema.metadata or {}
     inputs, targets = (_original_names(known, kind, columns[kind]) for kind in "xy")
     return Table(name, x, y, inputs, targets)
@@ -162,14 +171,22 @@ def save_table(table: Table, folder: str | os.PathLike[str] | None = None) -> Pa
     frame = pyarrow.table(columns).replace_schema_metadata(about | {b"dataset": table.name})
     try:
         return write_atomically(
-            path, lambda file: parquet.write_table(frame, file, compression="zstd")
+            path,
+            lambda file: parquet.write_table(
+                frame, file, compression="zstd", write_page_checksum=True
+            ),
         )
     except OSError as error:
         raise InputError(f"cannot write {path}: {error}") from error
 
 
 def table_shape(path: str | os.PathLike[str]) -> tuple[int, int, int]:
-    """Numbers of rows, inputs and targets of a file, N, L and D, without reading the rows."""
+    """Numbers of rows, inputs and targets of a file, N, L and D, without reading the rows.
+
+    Raises:
+        ForeignFileError: when it is a Parquet file of another kind.
+        InputError: when it is damaged, or cannot be opened.
+    """
     import pyarrow
     from pyarrow import parquet
 
@@ -177,7 +194,8 @@ def table_shape(path: str | os.PathLike[str]) -> tuple[int, int, int]:
         about = parquet.read_metadata(path)
         columns = _columns(about.schema.to_arrow_schema().names)
     except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
+        kind = ForeignFileError if isinstance(error, ForeignFileError) else InputError
+        raise kind(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
     return about.num_rows, len(columns["x"]), len(columns["y"])
 
 
@@ -192,8 +210,13 @@ def content_hash(table: Table) -> str:
 def _columns(names: list[str]) -> dict[str, list[str]]:
     columns = {kind: _numbered(names, kind) for kind in "xy"}
     if not columns["x"] or not columns["y"]:
-        raise InputError("it needs columns x0, x1, ... and y0, y1, ...")
+        raise ForeignFileError("it needs columns x0, x1, ... and y0, y1, ...")
     return columns
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line without a full stop, so that words can follow."""
+    return re.sub(r"(?<!\.)\.$", "", " ".join(str(error).split()))
 
 
 def _numbered(names: list[str], kind: str) -> list[str]:

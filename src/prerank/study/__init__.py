@@ -3,6 +3,7 @@
 from prerank.study import tables
 from prerank.study.paper import published_cells, published_cross, published_strength
 from prerank.study.plans import NONE, PRESETS, Plan
+from prerank.study.problems import check_datasets
 from prerank.study.runner import Outcome, StudyProgress, run_study
 from prerank.study.store import Store, Unit
 
@@ -14,6 +15,7 @@ __all__ = [
     "Store",
     "StudyProgress",
     "Unit",
+    "check_datasets",
     "published_cells",
     "published_cross",
     "published_strength",

@@ -1,19 +1,43 @@
 """A dataset with its published splits, ready to train on."""
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from prerank.datasets import open_dataset, published_split
-from prerank.datasets.tables import content_hash
-from prerank.errors import NotApplicableError
+from prerank.datasets import SYNTHETIC, open_dataset, published_split
+from prerank.datasets.registry import canonical_name
+from prerank.datasets.tables import content_hash, table_path
+from prerank.errors import InputError, NotApplicableError
 from prerank.models import MixtureNetwork
 from prerank.preranks import PAPER, Dependency, PreRank, parse
 from prerank.study.plans import NONE, Plan
 from prerank.training import Run, TrainingData
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "check_datasets"]
+
+
+def check_datasets(names: Iterable[str]) -> None:
+    """Refuse datasets that are not on this machine, before anything is trained.
+
+    Example:
+        >>> check_datasets(["ar1", "nonesuch"])
+        Traceback (most recent call last):
+        prerank.errors.InputError: datasets: there is no table of nonesuch in ...
+    """
+    missing = [
+        name
+        for name in names
+        if name not in SYNTHETIC
+        and not any(table_path(known).exists() for known in (name, canonical_name(name)))
+    ]
+    if missing:
+        raise InputError(
+            f"datasets: there is no table of {', '.join(missing)} in {table_path('x').parent}. "
+            "`prerank datasets list` says which there are, `show` how to get them, and `import` "
+            "takes your own; PRERANK_DATA names another folder"
+        )
 
 
 class Problem:

@@ -1,19 +1,24 @@
 """The rows of a unit's result: which columns there are, and what they may hold."""
 
+import platform
 import re
+import time
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from prerank.datasets.reading import read_parquet
 from prerank.errors import InputError
+from prerank.storage import versions, write_atomically
 from prerank.study.plans import Plan
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["read_result", "settings"]
+__all__ = ["OtherPlanError", "read_result", "settings", "write_result"]
 
 _TEXTS = ("dataset", "variant", "part", "prerank")
 _NUMBERS = ("strength", "seed", "epochs", "best_epoch", "pce", "floor", "n", "energy", "nll")
@@ -21,6 +26,10 @@ _PUBLISHED = ("published_pce", "published_energy", "published_nll")
 _LISTS = ("curve", "null")
 _KEYS = ["part", "prerank", "strength", "seed"]
 _MOST_ROWS = 2**31  # that a model was judged on
+
+
+class OtherPlanError(InputError):
+    """A file is whole, but of other settings than those of the study."""
 
 
 def read_result(path: Path, dataset: str, variant: str, plan: Plan) -> "pd.DataFrame":
@@ -34,6 +43,7 @@ def read_result(path: Path, dataset: str, variant: str, plan: Plan) -> "pd.DataF
 
     Raises:
         OSError: when the file cannot be opened.
+        OtherPlanError: when it was made by other settings.
         InputError: when it is damaged, or holds anything but these rows.
     """
     table = read_parquet(path)
@@ -46,7 +56,7 @@ def read_result(path: Path, dataset: str, variant: str, plan: Plan) -> "pd.DataF
     except (KeyError, ValueError, RecursionError):
         raise InputError("it does not tell its plan, or the seconds that it took") from None
     if made_by != settings(plan.to_toml()):
-        raise InputError("it was made by another plan")
+        raise OtherPlanError("it was made by another plan")
     wanted = {*_TEXTS, *numbers, "selected", *_LISTS}
     names = [name for name in table.column_names if name in wanted]
     frame: pd.DataFrame = table.select(names).to_pandas()
@@ -55,10 +65,31 @@ def read_result(path: Path, dataset: str, variant: str, plan: Plan) -> "pd.DataF
     return frame.assign(seconds=seconds, content=content)
 
 
+def write_result(path: Path, frame: "pd.DataFrame", about: dict[str, Any]) -> None:
+    """Write the rows of a unit, with text about them and the circumstances."""
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    told = {key: str(value) for key, value in (about | _circumstances()).items()}
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
+    write_atomically(path, lambda file: parquet.write_table(table, file, write_page_checksum=True))
+
+
 def settings(text: str) -> dict[str, Any]:
     """What decides the numbers of a unit: a plan without its name, datasets and variants."""
     listed = ("name", "datasets", "variants")
     return {key: value for key, value in tomllib.loads(text).items() if key not in listed}
+
+
+def _circumstances() -> dict[str, str]:
+    """Versions, machine and time, to be kept with results."""
+    found = {"machine": platform.platform()}
+    found |= {f"version.{name}": text for name, text in versions().items()}
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+    found["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return found
 
 
 def _check_types(table: "pa.Table", numbers: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from prerank.study.costs import count_rows, unit_cost
 from prerank.study.plans import NONE, Plan
 from prerank.study.store import Store, Unit
 from prerank.study.work import UnitWork
-from prerank.training import Progress
+from prerank.training import Checkpoint, Progress
 
 __all__ = ["Outcome", "StudyProgress", "run_study", "study_tasks"]
 
@@ -86,6 +86,7 @@ def run_study(
     deadline = time.time() + time_limit
     store = Store(folder, plan)
     engine = InProcess() if engine is None else engine
+    _tidy(store)
     todo = store.left()
     watch = _Watch(len(store.units), todo, on_progress)
     work = UnitWork(
@@ -139,6 +140,17 @@ def study_tasks(store: Store, todo: Sequence[Unit], *, gpus: float = 0.0) -> lis
             after = () if unit == base else needed
             tasks.append(Task(unit.stem, unit, cost=cost, gpus=gpus, after=after))
     return tasks
+
+
+def _tidy(store: Store) -> None:
+    """Remove checkpoints of units that are done, where a process was killed before it did so."""
+    if not any((store.folder / "checkpoints").glob("*")):
+        return
+    for unit in filter(store.done, store.units):
+        with store.claim(unit.stem) as held:  # another process may be just about to
+            if held:
+                store.clear(unit)
+                Checkpoint(store.checkpoint(unit)).drop()
 
 
 def _combined(failures: Sequence[Failure]) -> BaseException:

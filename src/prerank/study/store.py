@@ -2,7 +2,6 @@
 
 import json
 import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,14 +21,13 @@ from prerank.storage import (
     check_within,
     read_json,
     read_tensors,
-    versions,
     write_atomically,
     write_json,
     write_tensors,
     writing,
 )
 from prerank.study.plans import NONE, Plan
-from prerank.study.rows import read_result, settings
+from prerank.study.rows import OtherPlanError, read_result, settings, write_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +36,7 @@ __all__ = ["Store", "Unit"]
 
 
 _AGAIN = "Remove it, and run the study again"
+_OTHER = "Put plan.toml back as it was, or choose another folder"
 _PARTS = ("plan.toml", "log.jsonl", "results", "base", "checkpoints", "locks", "report")
 
 
@@ -73,7 +72,8 @@ class Store:
         path = self.folder / "plan.toml"
         if plan is not None and not path.exists():
             text = plan.to_toml()  # of runners that begin at once, the first one's stays
-            write_atomically(path, lambda file: _write_text(file, text), keep=True)
+            with writing(path):
+                write_atomically(path, lambda file: _write_text(file, text), keep=True)
         if not path.exists():
             raise InputError(f"{self.folder} holds no study: it has no plan.toml")
         self.plan = Plan.read(path)
@@ -105,13 +105,7 @@ class Store:
 
     def write(self, unit: Unit, frame: "pd.DataFrame", about: dict[str, Any]) -> None:
         """Put the result of a unit in place."""
-        import pyarrow
-
-        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-        text = {"plan": self.plan.to_toml(), **about, **_circumstances()}
-        metadata = {key: str(value) for key, value in text.items()}
-        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
-        write_atomically(self._result(unit), lambda file: _write_table(table, file))
+        write_result(self._result(unit), frame, {"plan": self.plan.to_toml(), **about})
 
     def clear(self, unit: Unit) -> None:
         """Remove what a killed process had begun to write of a unit; for who holds its lock."""
@@ -148,11 +142,12 @@ class Store:
         """What cannot be had, and why."""
         return [self._reason(u) for u in self._all_units() if self._skipped(u).exists()]
 
-    def remove_broken(self) -> list[Path]:
-        """Read everything that units have left, and remove what cannot be read.
+    def broken(self) -> dict[Path, str]:
+        """Read everything that units have left: damaged files, and what is wrong with them.
 
-        Returns:
-            The files that are gone; to run the study again brings them back.
+        Raises:
+            OtherPlanError: when a file is whole, but made by another plan.
+            InputError: when a file may not be opened, and so may be whole.
         """
         units = self._all_units()
         checks: list[tuple[Path, Callable[[], object]]] = [
@@ -160,17 +155,33 @@ class Store:
             *((self._skipped(unit), partial(self._reason, unit)) for unit in units),
             *((self._base(name), partial(self._theta, name)) for name in self.plan.datasets),
         ]
-        broken = []
+        found = {}
         for path, read in checks:
             if not path.exists() and not path.is_symlink():
                 continue
             try:
+                if path.is_file() and not path.is_symlink():
+                    path.open("rb").close()
                 read()
-            except InputError:
-                with writing(path):
-                    path.unlink()
-                broken.append(path)
-        return broken
+            except OtherPlanError:
+                raise
+            except InputError as error:
+                found[path] = str(error)
+            except OSError as error:
+                raise InputError(f"cannot open {path}: {error.strerror}") from error
+        return found
+
+    def remove_broken(self) -> dict[Path, str]:
+        """Remove damaged files; to run the study again brings them back.
+
+        Returns:
+            What `broken` has found.
+        """
+        found = self.broken()
+        for path in found:
+            with writing(path):
+                path.unlink()
+        return found
 
     def log(self, event: Event) -> None:
         """Append what happened to a unit to `log.jsonl`, one line for each event."""
@@ -233,12 +244,17 @@ class Store:
         path = check_within(self._result(unit), self.folder)
         try:
             return read_result(path, unit.dataset, unit.variant, self.plan)
+        except OtherPlanError as error:
+            raise OtherPlanError(f"cannot use {path}: {error}. {_OTHER}") from error
         except (InputError, OSError) as error:
             raise InputError(f"cannot read {path}: {error}. {_AGAIN}") from error
 
     def _reason(self, unit: Unit) -> dict[str, str]:
         path = check_within(self._skipped(unit), self.folder)
-        entry = read_json(path)
+        try:
+            entry = read_json(path)
+        except InputError as error:
+            raise InputError(f"{error}. {_AGAIN}") from error
         whose = {"dataset": unit.dataset, "variant": unit.variant}
         if not isinstance(entry, dict) or entry != whose | {"reason": str(entry.get("reason"))}:
             raise InputError(f"{path} does not say why {unit.stem} was left out. {_AGAIN}")
@@ -252,6 +268,8 @@ class Store:
             raise InputError(f"{error}. {_AGAIN}") from error
         theta = tensors.get("theta")
         expected = self._origin(dataset, about.get("content", ""))
+        if {**about, "plan": expected["plan"]} == expected != about:
+            raise OtherPlanError(f"cannot use {path}: it was made by another plan. {_OTHER}")
         if about != expected or theta is None or not theta.is_floating_point():
             raise InputError(f"{path} has no parameters of {dataset} by this plan. {_AGAIN}")
         return theta, about
@@ -269,22 +287,6 @@ class Store:
 
     def _base(self, dataset: str) -> Path:
         return self.folder / "base" / f"{dataset}.safetensors"
-
-
-def _circumstances() -> dict[str, str]:
-    """Versions, machine and time, to be kept with results."""
-    found = {"machine": platform.platform()}
-    found |= {f"version.{name}": text for name, text in versions().items()}
-    if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-    found["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return found
-
-
-def _write_table(table: Any, file: Path) -> None:
-    from pyarrow import parquet
-
-    parquet.write_table(table, file, write_page_checksum=True)
 
 
 def _write_text(file: Path, text: str) -> None:

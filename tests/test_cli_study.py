@@ -344,6 +344,16 @@ def test_engines_that_cannot_be_had_are_told_in_one_line(tmp_path, options, word
     failed(study("run", plan, "--out", tmp_path / "study", *options), word)
 
 
+def test_a_place_that_cannot_be_written_is_named(whole, tmp_path):
+    _, folder = whole
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "x"
+    plan = write(tmp_path / "plan.toml", PLAN)
+    failed(study("run", plan, "--out", out), f"cannot write {out / 'plan.toml'}")
+    failed(study("report", folder / "study", "--out", out), f"cannot write {out}")
+    failed(study("compare", folder / "study", "--out", out), f"cannot write {out}")
+
+
 def test_a_study_is_not_overwritten_by_a_comparison_nor_compared_with_itself(whole, tmp_path):
     _, folder = whole
     before = contents(folder / "study")

@@ -288,8 +288,8 @@ def as_device(value: object, name: str) -> torch.device:
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"{name}={value!r} cannot be used ({reason}): pass 'cpu', or None for the GPU where "
-            "there is one"
+            f"{name}={value!r} cannot be used ({reason}): pass 'cpu', or leave it out for the "
+            "GPU where there is one"
         ) from error
     return device
 

@@ -143,7 +143,9 @@ def report(
 ) -> None:
     """Write tables, figures and a page, beside the published numbers where there are some."""
     with one_line_errors():
-        page = write_report(Store(folder), out)
+        store = Store(folder)
+        with writing(out or folder / "report"):
+            page = write_report(store, out)
     typer.echo(f"Tables, figures and the page: {page}")
 
 

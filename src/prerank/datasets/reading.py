@@ -178,6 +178,8 @@ def read_parquet(path: Path) -> "pa.Table":
                 file, metadata=about, read_dictionary=text, page_checksum_verification=True
             )
             table = _read_in_parts(path, source)
+            if table.num_rows != about.num_rows:  # pyarrow may end early without a word
+                raise InputError(f"{table.num_rows} of {about.num_rows} rows: it is damaged")
             table.validate(full=True)  # text that is no text would fail much later
             check_size(path, claimed + sum(_text_bytes(table[name]) for name in text))
             views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}

@@ -28,6 +28,7 @@ __all__ = [
     "check_name",
     "content_hash",
     "data_folder",
+    "find_table",
     "is_name",
     "load_table",
     "save_table",
@@ -81,6 +82,12 @@ def table_path(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
     return (data_folder() if folder is None else Path(folder)) / f"{check_name(name)}.parquet"
 
 
+def find_table(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
+    """`table_path` of a name or, where nothing is there, of what else it is called."""
+    path = table_path(name, folder)
+    return path if path.exists() else table_path(canonical_name(name), folder)
+
+
 def is_name(name: str) -> bool:
     """Whether a dataset may have that name."""
     return (
@@ -119,10 +126,8 @@ def load_table(name: str, folder: str | os.PathLike[str] | None = None) -> Table
         InputError: when the file is not there or is damaged, or has an input or a target that is
             not a finite number in every row; the message names the file.
     """
-    path = table_path(name, folder)
-    if not path.exists():
-        name = canonical_name(name)
-        path = table_path(name, folder)
+    path = find_table(name, folder)
+    name = path.stem
     try:
         frame = read_parquet(path)
         columns = _columns(frame.column_names)

@@ -3,9 +3,9 @@
 import math
 
 from prerank.datasets import SYNTHETIC, open_dataset
-from prerank.datasets.tables import table_path, table_shape
+from prerank.datasets.tables import find_table, table_shape
 from prerank.errors import InputError
-from prerank.preranks import parse
+from prerank.preranks.parsing import bare_labels
 from prerank.study.plans import NONE, Plan
 from prerank.training.selection import AUTO_GRID
 
@@ -59,7 +59,7 @@ def unit_cost(plan: Plan, variant: str, rows: int) -> float:
     training = plan.training
     steps = max(training.min_steps, math.floor(_TRAINING * rows / training.batch_size), 1)
     runs = len(plan.seeds) * (1 if variant == NONE else _strengths(plan))
-    labels = [] if variant == NONE else [term.label.partition("(")[0] for term in parse(variant)]
+    labels = [] if variant == NONE else bare_labels(variant)
     ratios = RATIOS[plan.protocol]
     ratio = 1 + sum(ratios.get(label, _OTHERS) - 1 for label in labels)
     return float(runs * training.max_epochs * steps * ratio)
@@ -70,7 +70,7 @@ def count_rows(dataset: str) -> int:
     if dataset in SYNTHETIC:
         return len(open_dataset(dataset).x)
     try:
-        return table_shape(table_path(dataset))[0]
+        return table_shape(find_table(dataset))[0]
     except InputError:
         return _UNKNOWN
 

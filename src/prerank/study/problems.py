@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from prerank.datasets import SYNTHETIC, open_dataset, published_split
-from prerank.datasets.registry import canonical_name
-from prerank.datasets.tables import content_hash, table_path
+from prerank.datasets.tables import content_hash, data_folder, find_table
 from prerank.errors import InputError, NotApplicableError
 from prerank.models import MixtureNetwork
 from prerank.preranks import PAPER, Dependency, PreRank, parse
@@ -26,15 +25,10 @@ def check_datasets(names: Iterable[str]) -> None:
         Traceback (most recent call last):
         prerank.errors.InputError: datasets: there is no table of nonesuch in ...
     """
-    missing = [
-        name
-        for name in names
-        if name not in SYNTHETIC
-        and not any(table_path(known).exists() for known in (name, canonical_name(name)))
-    ]
+    missing = [n for n in names if n not in SYNTHETIC and not find_table(n).exists()]
     if missing:
         raise InputError(
-            f"datasets: there is no table of {', '.join(missing)} in {table_path('x').parent}. "
+            f"datasets: there is no table of {', '.join(missing)} in {data_folder()}. "
             "`prerank datasets list` says which there are, `show` how to get them, and `import` "
             "takes your own; PRERANK_DATA names another folder"
         )

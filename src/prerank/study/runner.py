@@ -144,13 +144,13 @@ def study_tasks(store: Store, todo: Sequence[Unit], *, gpus: float = 0.0) -> lis
 
 def _tidy(store: Store) -> None:
     """Remove checkpoints of units that are done, where a process was killed before it did so."""
-    if not any((store.folder / "checkpoints").glob("*")):
-        return
-    for unit in filter(store.done, store.units):
-        with store.claim(unit.stem) as held:  # another process may be just about to
-            if held:
-                store.clear(unit)
-                Checkpoint(store.checkpoint(unit)).drop()
+    kept = [path.name for path in (store.folder / "checkpoints").glob("*")]
+    for unit in store.units if kept else ():
+        if any(name.startswith(f"{unit.stem}.") for name in kept) and store.done(unit):
+            with store.claim(unit.stem) as held:  # another process may be just about to
+                if held:
+                    store.clear(unit)
+                    Checkpoint(store.checkpoint(unit)).drop()
 
 
 def _combined(failures: Sequence[Failure]) -> BaseException:

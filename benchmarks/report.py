@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from prerank.storage import read_json
+from prerank.files import read_json
 from tables import table
 from targets import targets
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from prerank.storage import write_atomically
+from prerank.files import write_atomically
 from tables import table
 from timing import Plan, Record, machine, release
 

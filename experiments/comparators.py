@@ -22,13 +22,13 @@ from torch.distributions import Distribution
 
 from prerank import GaussianMixture, energy_score, nll, pce, pce_floor
 from prerank.datasets import PUBLISHED_SEEDS, load_table, published_split
+from prerank.files import read_json, read_tensors, write_json, write_tensors
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.pits import project_pits
 from prerank.preranks import parse
 from prerank.recalibration import HDRRecalibrator, MarginalRecalibrator
 from prerank.recalibration.base import Recalibrator
-from prerank.storage import read_json, read_tensors, write_json, write_tensors
 from prerank.training import (
     Objective,
     Run,

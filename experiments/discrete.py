@@ -24,10 +24,10 @@ from prerank import Ensemble, GaussianMixture, energy_score, pce, pce_floor, pit
 from prerank.calibration import tie_error
 from prerank.datasets import PUBLISHED_SEEDS, Table, load_table, published_split, snap, spread_ties
 from prerank.distributions import draw
+from prerank.files import write_json
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import parse
-from prerank.storage import write_json
 from prerank.training import Objective, Run, Settings, TrainingData, evaluate, train
 from prerank.training.data import Scaler
 

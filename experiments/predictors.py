@@ -21,10 +21,10 @@ from torch import Tensor
 
 from prerank import GaussianMixture
 from prerank.datasets import PUBLISHED_SEEDS, Table, load_table, published_split
+from prerank.files import read_json, write_json
 from prerank.models import FlowNetwork, MixtureNetwork, Network
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import parse
-from prerank.storage import read_json, write_json
 from prerank.training import Objective, Run, Settings, TrainingData, evaluate, train
 
 DATASETS = ("households", "births2", "house", "scpf")

@@ -9,7 +9,7 @@ import pytest
 from cli.commands import contents
 from prerank.errors import InputError
 from prerank.estimators.persistence import check_model_folder
-from prerank.storage import check_file, new_folder, writing
+from prerank.files import check_file, new_folder, writing
 
 NEW, FORCED = (partial(check_model_folder, replace=replace) for replace in (False, True))
 MODEL = '{"format": 1, "class": "MixtureRegressor", "weights": "00.safetensors"}'

@@ -18,8 +18,12 @@ MODULES = ["prerank"] + [
     module.name
     for module in pkgutil.walk_packages(prerank.__path__, "prerank.")
     if not module.name.endswith("__main__")
+    and module.name not in ("prerank.engines", "prerank.forecasts", "prerank.report.verdicts")
     # Kernels need Triton, which is not there without a GPU.
-    and (not module.name.startswith("prerank.kernels.") or importlib.util.find_spec("triton"))
+    and (
+        not module.name.startswith("prerank.numerics.kernels.")
+        or importlib.util.find_spec("triton")
+    )
 ]
 
 

@@ -18,9 +18,9 @@ import torch
 from forms import FORMS
 from prerank.datasets import PUBLISHED_SEEDS, load_table, published_split
 from prerank.errors import NotApplicableError
+from prerank.files import read_tensors, write_json, write_tensors
 from prerank.models import MixtureNetwork
 from prerank.preranks import PAPER, parse
-from prerank.storage import read_tensors, write_json, write_tensors
 from prerank.training import Objective, Run, Settings, TrainingData, evaluate, train
 
 SETTINGS = Settings(lr=1e-4, batch_size=256, max_epochs=5000, patience=15, min_delta=1e-4)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from prerank.storage import read_json
+from prerank.files import read_json
 from prerank.training import Selection, Trial, choose_strength
 from run import NONE
 

@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 from torch.distributions import MultivariateNormal
 
 import prerank
-from prerank.report.pages import Illustration, Page, Section, write_page
+from prerank.report.html import Illustration, Page, Section, write_page
 
 HOSTILE = (
     "<script>window.hit = 1</script>",

@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from pypdf import PdfReader
 
-from prerank.report.pages import Page, Section, write_page
+from prerank.report.html import Page, Section, write_page
 
 from .conftest import HOSTILE
 

@@ -10,11 +10,11 @@ from torch.distributions import MultivariateNormal
 from prerank import Ensemble, MixtureRegressor, diagnose
 from prerank.datasets import AR1Regression
 from prerank.diagnosis import diagnose_by
-from prerank.diagnosis.pages import diagnosis_page
-from prerank.estimators.reports import fit_page
-from prerank.report.pages import write_page
+from prerank.diagnosis.diagnosis_page import diagnosis_page
+from prerank.estimators.model_page import fit_page
+from prerank.report.html import write_page
 from prerank.study import Plan, Store, run_study
-from prerank.study.reporting import write_report
+from prerank.study.report_files import write_report
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from cli.commands import QUICK, run
-from prerank.report.pages import Page
+from prerank.report.html import Page
 
 
 @pytest.fixture(scope="session")
@@ -56,4 +56,4 @@ def undrawn(monkeypatch):
         verdict = found.verdict()
         return Page(options["title"], verdict.headline, verdict.mood, (), (), (), {})
 
-    monkeypatch.setattr("prerank.estimators.reports.diagnosis_page", bare)
+    monkeypatch.setattr("prerank.estimators.model_page.diagnosis_page", bare)

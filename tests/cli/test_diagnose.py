@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from cli.commands import Reader, call, contents, record, refused, run, said, small_files
-from prerank.forecasts import write_samples
+from prerank.files import write_samples
 
 N, SAMPLES = 300, 40
 TARGETS = ("rain", "wind", "sun")

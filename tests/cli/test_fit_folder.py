@@ -90,7 +90,7 @@ def test_a_page_that_cannot_be_written_leaves_what_was(
     if force:
         said(fit(table, out="new/model"))
     before = contents(place)
-    monkeypatch.setattr("prerank.report.pages.write_page", failing)
+    monkeypatch.setattr("prerank.report.html.write_page", failing)
     done = fit(table, *NONE, *["--force"][: int(force)], "--seed", "3", out="new/model")
     assert refused(done) == "cannot write new/model: Input/output error"
     assert contents(place) == before

@@ -171,7 +171,7 @@ def test_arguments_that_are_missing():
 READ = """
 import os
 import pyarrow.csv
-from prerank.datasets.reading import read_csv
+from prerank.files.column_files import read_csv
 
 before = len(os.listdir("/proc/self/task"))
 read_csv(b"a,b" + b"\\n1,2" * 100, ",")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerank.datasets.columns import as_column, as_numbers
 from prerank.datasets.encoding import encode_inputs, encode_table
 from prerank.errors import InputError
+from prerank.files.columns import as_column, as_numbers
 
 N = 100
 

@@ -22,8 +22,8 @@ from prerank.datasets import (
     load_table,
     save_table,
 )
-from prerank.datasets.copies import misfit
-from prerank.datasets.tables import content_hash
+from prerank.datasets.dataset_tables import content_hash
+from prerank.datasets.local_tables import misfit
 from prerank.errors import InputError, InputTypeError, PrerankError
 from servers import serve, start
 

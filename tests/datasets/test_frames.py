@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from prerank.datasets.frames import read_frame, read_inputs
 from prerank.errors import InputError
+from prerank.files.user_tables import read_frame, read_inputs
 
 RIVERS = pd.DataFrame(
     {

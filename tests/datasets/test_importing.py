@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from prerank.datasets import SYNTHETIC, find_dataset, import_table, load_table
-from prerank.datasets.arff import read_arff
-from prerank.datasets.reading import parse_columns, read_columns, sniff_delimiter
 from prerank.errors import InputError
+from prerank.files.arff import read_arff
+from prerank.files.column_files import parse_columns, read_columns, sniff_delimiter
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 

@@ -18,9 +18,9 @@ from prerank.datasets import (
     load_table,
     save_table,
 )
-from prerank.datasets.copies import departure, has_right_numbers, local_copies, local_copy
+from prerank.datasets.dataset_tables import content_hash, table_shape
+from prerank.datasets.local_tables import departure, has_right_numbers, local_copies, local_copy
 from prerank.datasets.registry import canonical_name
-from prerank.datasets.tables import content_hash, table_shape
 from prerank.errors import InputError
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

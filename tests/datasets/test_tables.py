@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from prerank.datasets import load_table
-from prerank.datasets.tables import Table, data_folder, save_table, table_shape
+from prerank.datasets.dataset_tables import Table, data_folder, save_table, table_shape
 from prerank.errors import InputError
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -8,10 +8,10 @@ from torch.distributions import MultivariateNormal
 
 from prerank import Ensemble, GaussianMixture, diagnose
 from prerank.calibration import DeviationShape
+from prerank.calibration.evidence import Evidence, Part
 from prerank.diagnosis import diagnose_by
-from prerank.diagnosis.pages import diagnosis_page
-from prerank.report.evidence import Evidence, Part
-from prerank.report.verdicts import reach_verdict
+from prerank.diagnosis.diagnosis_page import diagnosis_page
+from prerank.diagnosis.verdict import reach_verdict
 
 N = 800
 CORRELATED = 0.4 * torch.eye(3) + 0.6

@@ -17,7 +17,7 @@ import prerank
 from prerank import FlowRegressor, MixtureRegressor, energy_score, load_model
 from prerank.datasets import AR1Regression
 from prerank.errors import InputError, PrerankError
-from prerank.estimators.reports import fit_page
+from prerank.estimators.model_page import fit_page
 from prerank.models import FlowLaw
 
 ROWS, DIM = 120, 3

@@ -23,9 +23,9 @@ from prerank.distributions import GaussianMixture, affine
 from prerank.errors import InputError, PrerankError
 from prerank.estimators import MixtureRegressor, load_model
 from prerank.estimators.persistence import _digest
+from prerank.files import read_tensors, write_tensors
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PCA
-from prerank.storage import read_tensors, write_tensors
 from prerank.training import Objective, Trial, choose_strength, train
 
 ROWS, DIM = 120, 3

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 
 import scheduling
-from prerank.engines import Task
+from prerank.study.engines import Task
 
 STILL = scheduling.Weather(dispatch=0.0, opening=0.0)
 

@@ -17,12 +17,11 @@ import pytest
 import prerank
 from fuzz.entries import array_bytes, seal_model
 from prerank.datasets import import_table, load_table
-from prerank.datasets.frames import read_frame
 from prerank.errors import InputError
 from prerank.estimators import load_model
-from prerank.forecasts import read_forecasts
+from prerank.files import check_size, read_forecasts, read_json, read_tensors
+from prerank.files.user_tables import read_frame
 from prerank.models import FlowNetwork, MixtureNetwork
-from prerank.storage import check_size, read_json, read_tensors
 from prerank.study import Plan, Store
 
 GIB = 2**30

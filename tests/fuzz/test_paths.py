@@ -11,12 +11,11 @@ import pytest
 
 from fuzz.entries import array_bytes, frame, models, seal_model
 from prerank.datasets import import_table, load_table
-from prerank.datasets.copies import local_copies, local_copy
-from prerank.datasets.tables import Table, save_table
+from prerank.datasets.dataset_tables import Table, save_table
+from prerank.datasets.local_tables import local_copies, local_copy
 from prerank.errors import InputError
 from prerank.estimators import load_model
-from prerank.forecasts import read_forecasts
-from prerank.storage import FileLock, write_atomically
+from prerank.files import FileLock, read_forecasts, write_atomically
 from prerank.study import Plan
 
 NAMES = [

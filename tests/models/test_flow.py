@@ -13,7 +13,7 @@ from prerank.datasets import published_split
 from prerank.distributions import affine
 from prerank.errors import InputError, InputTypeError
 from prerank.models import FlowLaw, FlowNetwork
-from prerank.models import laws as laws_module
+from prerank.models import flow_distribution as laws_module
 from prerank.training import Run, Settings, TrainingData, train
 
 F64 = torch.float64

@@ -20,7 +20,7 @@ from torch.distributions import MultivariateNormal
 
 from prerank import diagnose
 from prerank.errors import InputError
-from prerank.report.pages import Illustration, Page, Section, render_page, write_page
+from prerank.report.html import Illustration, Page, Section, render_page, write_page
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -259,7 +259,7 @@ def test_writing_is_atomic(page, tmp_path):
 
 def test_importing_loads_no_matplotlib():
     code = (
-        "import sys, prerank.report.pages; "
+        "import sys, prerank.report.html; "
         "sys.exit(bool({'matplotlib', 'pandas', 'jinja2'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prerank.report.studies import boxes_figure, datasets_figure, reliability_figure
+from prerank.report.study_figures import boxes_figure, datasets_figure, reliability_figure
 
 LEVELS = np.linspace(0, 1, 11)
 PCES = {  # by variant and pre-rank, of two runs

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engines.jobs import marked, wait_until
-from prerank.engines import Processes
-from prerank.engines.processes import cores
 from prerank.errors import InputError
 from prerank.study import Plan, Store, run_study
+from prerank.study.engines import Processes
+from prerank.study.engines.processes import cores
+from study.engines.jobs import marked, wait_until
 from study.tiny import contents, rows_of, tiny, write_table
 
 PLAN = tiny(datasets=("triple", "pair"), variants=("none", "marginal", "hdr"))
@@ -170,7 +170,9 @@ def test_a_worker_that_is_harmed_in_a_unit_goes_on_from_its_checkpoint(
         _, training = event.value
         epochs[event.attempt].append(training.epoch)
         if training.epoch >= 5 and not harmed:  # four epochs are in the checkpoint
-            ours = [p for p, title in marked(mark).items() if "prerank.engines.worker" in title]
+            ours = [
+                p for p, title in marked(mark).items() if "prerank.study.engines.worker" in title
+            ]
             harmed.extend(ours)
             harm(*ours)
 
@@ -193,7 +195,7 @@ def test_a_driver_that_ends_leaves_a_study_that_goes_on_and_no_process(long, tmp
     driver = command(LONG, folder, mark=tmp_path)
     mark = f"PRERANK_MARK={tmp_path}"
     assert wait_until(lambda: list(folder.glob("results/*.parquet")) or driver.poll() is not None)
-    workers = [t for t in marked(mark).values() if "prerank.engines.worker" in t]
+    workers = [t for t in marked(mark).values() if "prerank.study.engines.worker" in t]
     assert bool(workers) == (cores() > 1)  # units were left for more than one
     driver.send_signal(signal.Signals[how])
     driver.communicate(timeout=30)

@@ -9,8 +9,8 @@ import pytest
 
 from prerank.errors import InputError
 from prerank.study import Store, Unit, run_study
-from prerank.study.pages import study_page
-from prerank.study.reporting import write_report
+from prerank.study.report_files import write_report
+from prerank.study.study_page import study_page
 from prerank.study.tables import after, before, cross, evidence
 from study.tiny import LABELS, contents, tiny
 

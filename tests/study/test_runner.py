@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 import prerank
-from prerank.engines import InProcess, Processes, TaskError
 from prerank.errors import InputError
 from prerank.study import Plan, Store, Unit, run_study
+from prerank.study.engines import InProcess, Processes, TaskError
 from prerank.training import Settings
 from study.tiny import contents, rows_of, tiny, write_table
 

@@ -7,9 +7,9 @@ import torch
 
 from prerank.datasets import AR1Regression, published_split
 from prerank.errors import InputError
+from prerank.files import read_tensors, write_tensors
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty
-from prerank.storage import read_tensors, write_tensors
 from prerank.training import (
     Checkpoint,
     Interrupted,

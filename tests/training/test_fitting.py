@@ -11,10 +11,10 @@ from torch.distributions import Independent, Normal
 from prerank.datasets import AR1Regression
 from prerank.distributions import GaussianMixture
 from prerank.errors import InputError, ShapeError
+from prerank.files import read_tensors
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty, Tally
 from prerank.preranks import PAPER
-from prerank.storage import read_tensors
 from prerank.training import Objective, Run, Settings, Trainer, TrainingData, train
 from prerank.training.state import State
 

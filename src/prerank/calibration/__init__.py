@@ -1,7 +1,6 @@
 """Calibration errors, curves, nulls and p-values from PITs."""
 
 from prerank.calibration.bands import ReliabilityBand, reliability_band
-from prerank.calibration.correction import holm
 from prerank.calibration.curves import (
     PITHistogram,
     ReliabilityCurve,
@@ -15,6 +14,7 @@ from prerank.calibration.histograms import (
     histogram_band,
     histogram_shapes,
 )
+from prerank.calibration.multiplicity import holm
 from prerank.calibration.nulls import component_null, null_pce, p_value
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.calibration.streaming import ProjectedCalibrationError

@@ -20,9 +20,15 @@ from prerank.cli.messages import (
     split_names,
 )
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
-from prerank.datasets.copies import LocalCopy, has_right_numbers, local_copies, local_copy, misfit
+from prerank.datasets.dataset_tables import MEND, data_folder, table_path, table_shape
+from prerank.datasets.local_tables import (
+    LocalCopy,
+    has_right_numbers,
+    local_copies,
+    local_copy,
+    misfit,
+)
 from prerank.datasets.registry import canonical_name
-from prerank.datasets.tables import MEND, data_folder, table_path, table_shape
 from prerank.errors import InputError, PrerankError
 
 __all__ = ["datasets"]

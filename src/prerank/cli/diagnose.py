@@ -9,6 +9,7 @@ import numpy.typing as npt
 import typer
 from rich.console import Console
 
+from prerank.cli.diagnosis_output import as_record, findings_table, groups_table
 from prerank.cli.messages import (
     MISCALIBRATED,
     AsJson,
@@ -17,15 +18,13 @@ from prerank.cli.messages import (
     print_json,
     working,
 )
-from prerank.cli.outcomes import as_record, findings_table, groups_table
 from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
 from prerank.diagnosis import diagnose as diagnose_
-from prerank.diagnosis.pages import diagnosis_page
+from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.distributions import Ensemble
 from prerank.errors import InputError
-from prerank.forecasts import Forecasts, read_forecasts
+from prerank.files import Forecasts, check_file, read_forecasts, writing
 from prerank.report.captions import joined_names
-from prerank.storage import check_file, writing
 
 __all__ = ["diagnose"]
 
@@ -145,7 +144,7 @@ def _write_page(
     observations: Path,
     raw_units: bool,
 ) -> None:
-    from prerank.report.pages import write_page
+    from prerank.report.html import write_page
 
     size, n, dim = forecasts.samples.shape
     settings = {

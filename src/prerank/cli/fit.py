@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from prerank.cli.diagnosis_output import as_record
 from prerank.cli.messages import (
     AsJson,
     Quiet,
@@ -18,10 +19,9 @@ from prerank.cli.messages import (
     print_json,
     working,
 )
-from prerank.cli.outcomes import as_record
-from prerank.datasets.frames import Frame, read_frame
 from prerank.errors import InputError
-from prerank.storage import new_folder
+from prerank.files import new_folder
+from prerank.files.user_tables import Frame, read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,8 +104,8 @@ def fit(
             warnings.simplefilter("ignore", UserWarning)  # that nothing qualifies is in the report
             model.fit(frame.inputs.iloc[kept], frame.targets.iloc[kept])
         with working("diagnosing", quiet):
-            from prerank.estimators.reports import fit_page
-            from prerank.report.pages import write_page
+            from prerank.estimators.model_page import fit_page
+            from prerank.report.html import write_page
 
             x, y = (part.iloc[test].reset_index(drop=True) for part in _both(frame))
             about = {

@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.progress import track
 
 from prerank.cli.messages import AsJson, Quiet, one_line_errors, print_json
-from prerank.datasets.frames import read_inputs
 from prerank.errors import InputError
-from prerank.forecasts import write_samples
-from prerank.storage import check_file, write_atomically, writing
+from prerank.files import check_file, write_atomically, write_samples, writing
+from prerank.files.user_tables import read_inputs
 
 if TYPE_CHECKING:
     import pandas as pd

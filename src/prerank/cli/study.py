@@ -21,10 +21,9 @@ from rich.progress import (
 )
 
 from prerank.cli.messages import UNFINISHED, AsJson, one_line_errors, print_json
-from prerank.engines import Event, open_engine
 from prerank.errors import InputError
+from prerank.files import write_atomically, writing
 from prerank.inputs import as_device
-from prerank.storage import write_atomically, writing
 from prerank.study import (
     PRESETS,
     Plan,
@@ -35,7 +34,8 @@ from prerank.study import (
     run_study,
     tables,
 )
-from prerank.study.reporting import write_report
+from prerank.study.engines import Event, open_engine
+from prerank.study.report_files import write_report
 
 __all__ = ["study"]
 

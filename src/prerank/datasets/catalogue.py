@@ -1,6 +1,6 @@
 """The records of the paper's eighteen datasets."""
 
-from prerank.datasets.records import Dataset, Origin
+from prerank.datasets.description import Dataset, Origin
 
 __all__ = ["DATASETS"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from prerank.datasets.columns import Column, as_column, as_float32, as_numbers, refuse_constant
-from prerank.datasets.tables import Table
+from prerank.datasets.dataset_tables import Table
 from prerank.errors import InputError
+from prerank.files.columns import Column, as_column, as_float32, as_numbers, refuse_constant
 from prerank.inputs import repeated
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from threading import Event, Thread
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from prerank.datasets.copies import misfit
+from prerank.datasets.dataset_tables import Table, content_hash, save_table, table_path
+from prerank.datasets.description import Dataset, Origin
 from prerank.datasets.encoding import encode_table
-from prerank.datasets.reading import parse_columns
-from prerank.datasets.records import Dataset, Origin
+from prerank.datasets.local_tables import misfit
 from prerank.datasets.registry import find_dataset
-from prerank.datasets.tables import Table, content_hash, save_table, table_path
 from prerank.errors import InputError, PrerankError
+from prerank.files.column_files import parse_columns
 from prerank.inputs import as_positive
 
 __all__ = ["FetchError", "fetch"]

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from prerank.datasets.copies import departure
+from prerank.datasets.dataset_tables import check_name, save_table, table_path
 from prerank.datasets.encoding import encode_table
+from prerank.datasets.local_tables import departure
 from prerank.datasets.opening import SYNTHETIC
-from prerank.datasets.reading import read_columns
 from prerank.datasets.registry import DATASETS, canonical_name
-from prerank.datasets.tables import check_name, save_table, table_path
 from prerank.errors import InputError
+from prerank.files.column_files import read_columns
 
 __all__ = ["Imported", "import_table"]
 

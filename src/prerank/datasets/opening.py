@@ -1,7 +1,7 @@
 """Datasets by name: those of known law, and tables in files."""
 
+from prerank.datasets.dataset_tables import Table, load_table
 from prerank.datasets.synthetic import AR1Regression, OutlierRegression
-from prerank.datasets.tables import Table, load_table
 
 __all__ = ["SYNTHETIC", "open_dataset"]
 

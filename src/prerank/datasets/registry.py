@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 
 from prerank.datasets.catalogue import DATASETS
-from prerank.datasets.records import Dataset, Origin
+from prerank.datasets.description import Dataset, Origin
 from prerank.errors import InputError
 
 __all__ = ["DATASETS", "Dataset", "Origin", "canonical_name", "find_dataset"]

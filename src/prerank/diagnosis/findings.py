@@ -15,11 +15,11 @@ from prerank.calibration import (
     reliability_band,
     reliability_curve,
 )
+from prerank.calibration.evidence import Evidence, Part
+from prerank.diagnosis.verdict import Verdict, reach_verdict
 from prerank.pits.ranks import WEIGHTED
 from prerank.report import ReliabilityDisplay, ReliabilityGrid
-from prerank.report.cells import p_text
-from prerank.report.evidence import Evidence, Part
-from prerank.report.verdicts import Verdict, reach_verdict
+from prerank.report.table_text import p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,10 +181,10 @@ class Diagnosis:
         Args:
             path: of the file.
             title: of the page; a stack of predictors has none.
-            options: see `prerank.diagnosis.pages.diagnosis_page`.
+            options: see `prerank.diagnosis.diagnosis_page.diagnosis_page`.
         """
-        from prerank.diagnosis.pages import diagnosis_page
-        from prerank.report.pages import write_page
+        from prerank.diagnosis.diagnosis_page import diagnosis_page
+        from prerank.report.html import write_page
 
         return write_page(diagnosis_page(self, title=title, **options), path)
 

@@ -13,10 +13,10 @@ from prerank.calibration import holm
 from prerank.diagnosis.findings import ALL, Diagnosis
 from prerank.diagnosis.judgement import judge
 from prerank.diagnosis.measurement import measure
+from prerank.diagnosis.verdict import Verdict
 from prerank.errors import InputError, ShapeError
 from prerank.preranks import PreRankLike
 from prerank.report.captions import listed
-from prerank.report.verdicts import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

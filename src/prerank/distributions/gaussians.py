@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.kernels import available, fits
 from prerank.numerics.blocks import join, row_blocks
 from prerank.numerics.functions import QuickFunction
+from prerank.numerics.kernels import available, fits
 from prerank.numerics.triangular import triangular_inverse
 
 __all__ = ["mixture_log_density", "whitened_columns"]
@@ -65,7 +65,7 @@ class _Density(QuickFunction):
     @staticmethod
     def forward(points: Tensor, constants: Tensor, loc: Tensor, inverse: Tensor) -> Tensor:
         if available(points):
-            from prerank.kernels.density import mixture_density
+            from prerank.numerics.kernels.density_kernel import mixture_density
 
             return mixture_density(*(t.contiguous() for t in (points, constants, loc, inverse)))
         found = []
@@ -82,7 +82,7 @@ class _Density(QuickFunction):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         points, constants, loc, inverse, density = ctx.saved_tensors
         if available(points):
-            from prerank.kernels.density import mixture_density_gradient
+            from prerank.numerics.kernels.density_kernel import mixture_density_gradient
 
             points, constants, loc, inverse = (
                 tensor.contiguous() for tensor in (points, constants, loc, inverse)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from prerank.errors import ShapeError
 from prerank.inputs import as_generator
-from prerank.kernels import compilable
+from prerank.numerics.kernels import compilable
 
 __all__ = ["Noise", "RunNoise", "as_noise", "row_normal", "row_uniform"]
 
@@ -84,7 +84,7 @@ class RunNoise:
     def _values(self, count: int, dtype: torch.dtype | None, *, normal: bool) -> Tensor:
         kind = torch.get_default_dtype() if dtype is None else dtype
         if compilable(self.seeds):
-            from prerank.kernels.noise import run_noise
+            from prerank.numerics.kernels.noise_kernel import run_noise
 
             return run_noise(self.seeds, self.step, self._stream(), count, kind, normal=normal)
         if not normal:

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.kernels import available
 from prerank.numerics.blocks import join, row_blocks
 from prerank.numerics.functions import QuickFunction
+from prerank.numerics.kernels import available
 
 __all__ = ["place_columns"]
 
@@ -53,7 +53,7 @@ class _Placement(QuickFunction):
         maps: Tensor, ratio: Tensor, component: Tensor, normal: Tensor
     ) -> tuple[Tensor, Tensor]:
         if available(normal):
-            from prerank.kernels.placement import placed
+            from prerank.numerics.kernels.placement_kernel import placed
 
             return placed(maps, ratio, component, normal)
         points, weights = [], []
@@ -75,7 +75,7 @@ class _Placement(QuickFunction):
     ) -> tuple[Tensor, Tensor, None, None]:
         ratio, component, normal = ctx.saved_tensors
         if available(normal):
-            from prerank.kernels.placement import placement_gradient
+            from prerank.numerics.kernels.placement_kernel import placement_gradient
 
             found = placement_gradient(component, normal, ratio.shape[1], to_points, to_weights)
             return *found, None, None

@@ -16,10 +16,9 @@ import torch
 from prerank.errors import InputError
 from prerank.estimators.base import JointRegressor
 from prerank.estimators.encoding import TableEncoder
-from prerank.estimators.flow import FlowRegressor
-from prerank.estimators.mixture import MixtureRegressor
-from prerank.models import FlowNetwork, MixtureNetwork
-from prerank.storage import (
+from prerank.estimators.flow_regressor import FlowRegressor
+from prerank.estimators.mixture_regressor import MixtureRegressor
+from prerank.files import (
     check_json,
     check_place,
     check_within,
@@ -29,6 +28,7 @@ from prerank.storage import (
     write_tensors,
     writing,
 )
+from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.training.data import Scaler
 from prerank.training.selection import Judgement, Selection
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from prerank.kernels import compilable
+from prerank.numerics.kernels import compilable
 
 __all__ = ["symmetric_eigen"]
 
@@ -25,7 +25,7 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
         (tensor([3., 2., 1.]), tensor([1, 2, 0]))
     """
     if compilable(matrices) and matrices.shape[-1] <= _LARGEST:
-        from prerank.kernels.jacobi import jacobi_eigen
+        from prerank.numerics.kernels.eigen_kernel import jacobi_eigen
 
         values, vectors = jacobi_eigen(matrices)
         values, order = values.sort(-1, descending=True)

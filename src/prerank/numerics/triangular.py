@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.kernels import available
 from prerank.numerics.functions import QuickFunction
+from prerank.numerics.kernels import available
 
 __all__ = ["triangular_inverse"]
 
@@ -38,7 +38,7 @@ class _Inverse(QuickFunction):
     @staticmethod
     def forward(factor: Tensor) -> Tensor:
         if available(factor):
-            from prerank.kernels.triangular import lower_inverse
+            from prerank.numerics.kernels.triangular_kernel import lower_inverse
 
             return lower_inverse(factor)
         eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
@@ -52,7 +52,7 @@ class _Inverse(QuickFunction):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (inverse,) = ctx.saved_tensors
         if available(inverse):
-            from prerank.kernels.triangular import inverse_gradient
+            from prerank.numerics.kernels.triangular_kernel import inverse_gradient
 
             return inverse_gradient(inverse, gradient)
         return -(inverse.mT @ gradient @ inverse.mT).tril()

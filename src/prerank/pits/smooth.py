@@ -18,8 +18,8 @@ from prerank.inputs import (
     full_precision,
 )
 from prerank.pits.closed_forms import closed_form
-from prerank.pits.ranking import sample_spread, smooth_rank
 from prerank.pits.ranks import make_pool
+from prerank.pits.smooth_ranks import sample_spread, smooth_rank
 from prerank.preranks import PCA, PreRank, PreRankLike, Projection, parse
 from prerank.preranks.base import Reference
 

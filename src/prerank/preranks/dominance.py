@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.kernels import available
 from prerank.numerics.blocks import join, row_blocks
+from prerank.numerics.kernels import available
 
 __all__ = ["soft_dominance"]
 
@@ -49,7 +49,7 @@ class _SoftDominance(torch.autograd.Function):
     def forward(ctx: Any, points: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
         kept: list[Tensor] = []
         if available(points):
-            from prerank.kernels.dominance import dominance
+            from prerank.numerics.kernels.dominance_kernel import dominance
 
             counts = dominance(points, reference, weights)
         else:
@@ -67,7 +67,7 @@ class _SoftDominance(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         points, reference, weights, *kept = ctx.saved_tensors
         if available(points):
-            from prerank.kernels.dominance import dominance_gradient
+            from prerank.numerics.kernels.dominance_kernel import dominance_gradient
 
             return dominance_gradient(points, reference, weights, gradient)
         dim, found = points.shape[1], []

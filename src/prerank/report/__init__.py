@@ -2,7 +2,7 @@
 
 from prerank.report.captions import reliability_caption
 from prerank.report.corners import CornerDisplay
-from prerank.report.histograms import PITHistogramDisplay
+from prerank.report.histogram_display import PITHistogramDisplay
 from prerank.report.reliability import ReliabilityDisplay, ReliabilityGrid
 from prerank.report.traces import SelectionDisplay
 

@@ -21,7 +21,7 @@ from prerank.inputs import (
     column_names,
 )
 from prerank.report.colours import COLOURS
-from prerank.report.lettering import short_name
+from prerank.report.figure_text import short_name
 from prerank.report.panels import split_axes
 from prerank.report.positions import position_words
 

@@ -23,7 +23,7 @@ from prerank.pits.ranks import WEIGHTED
 from prerank.preranks import PreRankLike, parse
 from prerank.report.captions import reliability_caption
 from prerank.report.colours import COLOURS, STYLES
-from prerank.report.lettering import NAMED, name_lines, names_of, short_name
+from prerank.report.figure_text import NAMED, name_lines, names_of, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

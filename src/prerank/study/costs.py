@@ -3,7 +3,7 @@
 import math
 
 from prerank.datasets import SYNTHETIC, open_dataset
-from prerank.datasets.tables import find_table, table_shape
+from prerank.datasets.dataset_tables import find_table, table_shape
 from prerank.errors import InputError
 from prerank.preranks.parsing import bare_labels
 from prerank.study.plans import NONE, Plan

@@ -10,10 +10,10 @@ from torch import Tensor
 from prerank.errors import InputError
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PreRank, parse
-from prerank.study.evaluation import evaluate_as_published, null_replicates
 from prerank.study.paper import published_strength
 from prerank.study.plans import NONE
 from prerank.study.problems import Problem
+from prerank.study.published_evaluation import evaluate_as_published, null_replicates
 from prerank.training import (
     Checkpoint,
     Objective,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from prerank.datasets.reading import read_parquet
 from prerank.errors import InputError
-from prerank.storage import versions, write_atomically
+from prerank.files import versions, write_atomically
+from prerank.files.column_files import read_parquet
 from prerank.study.plans import Plan
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from os import PathLike
 
 import torch
 
-from prerank.engines import Engine, Event, Failure, InProcess, Task, TaskError
 from prerank.study.costs import count_rows, unit_cost
+from prerank.study.engines import Engine, Event, Failure, InProcess, Task, TaskError
 from prerank.study.plans import NONE, Plan
 from prerank.study.store import Store, Unit
 from prerank.study.work import UnitWork

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from prerank.engines import Event
 from prerank.errors import InputError
-from prerank.storage import (
+from prerank.files import (
     FileLock,
     check_within,
     read_json,
@@ -26,6 +25,7 @@ from prerank.storage import (
     write_tensors,
     writing,
 )
+from prerank.study.engines import Event
 from prerank.study.plans import NONE, Plan
 from prerank.study.rows import OtherPlanError, read_result, settings, write_result
 

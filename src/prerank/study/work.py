@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.engines import tell
 from prerank.errors import InputError
+from prerank.files import check_within, read_json, write_json
 from prerank.inputs import as_device
-from prerank.storage import check_within, read_json, write_json
+from prerank.study.engines import tell
 from prerank.study.plans import NONE
 from prerank.study.problems import Problem
 from prerank.study.protocols import carry_out

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 
 from prerank.errors import InputError
-from prerank.storage import check_within
+from prerank.files import check_within
 from prerank.training.trainer import Trainer
 
 __all__ = ["Checkpoint", "Interrupted"]

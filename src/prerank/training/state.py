@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from prerank.errors import InputError
-from prerank.storage import read_tensors, write_tensors
+from prerank.files import read_tensors, write_tensors
 from prerank.training.optimiser import Adam
 
 __all__ = ["State"]

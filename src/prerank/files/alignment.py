@@ -1,0 +1,215 @@
+"""Which observation belongs to a forecast: by keys, by row numbers or by order."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from prerank.errors import InputError
+from prerank.files.comparison import comparable, factorise
+from prerank.files.frames import Frame, listed, option
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ROW", "Places", "are_distinct", "choose_keys", "find_places", "one_each"]
+
+ROW = "row"  # the column that counts the rows of the observations from 0
+_AS_KEY = " (a key)"
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The observation of each row of a file of samples.
+
+    Attributes:
+        rows: `(R,)`, rows of the observations, -1 where there is none.
+        keys: the columns that told; none where the order did, or row numbers.
+        remarks: sentences on how they were found, and on what was left out.
+    """
+
+    rows: npt.NDArray[np.int64]
+    keys: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def choose_keys(
+    samples: Frame, observations: Frame, taken: Collection[str], by: str | None
+) -> tuple[str, ...]:
+    """The columns that both files share, without those that are taken for something else.
+
+    Where a file has dimensions and these are enough to tell its rows apart, other coordinates are
+    left out: two files seldom agree on each digit of a latitude. The groups are a key only where
+    rows cannot be told apart without them.
+    """
+    shared = [n for n in observations.columns if n in samples.columns and n not in taken]
+    gridded = [frame.dims for frame in (samples, observations) if frame.dims]
+    if gridded:
+        spanned = [name for name in shared if all(name in dims for dims in gridded)]
+        needed = {name for dims in gridded for name, size in dims.items() if size > 1}
+        shared = spanned if needed <= set(spanned) else shared
+    keys = [name for name in shared if name != by]
+    if by in shared and not are_distinct(observations, keys):
+        keys = shared
+    return tuple(keys)
+
+
+def find_places(
+    samples: Frame, observations: Frame, keys: Sequence[str], *, chosen: bool, by_order: bool
+) -> Places:
+    """Find the observation of each row of the samples.
+
+    Args:
+        samples: their columns; a forecast may take several rows.
+        observations: their columns.
+        keys: columns of both; a single `row` that only the samples have counts the observations
+            from 0, and so it does where there are no keys.
+        chosen: whether the caller named the keys: then they need no remark.
+        by_order: whether without keys the order may tell.
+    """
+    numbered = ROW in samples.columns and ROW not in observations.columns
+    if numbered and tuple(keys) in ((), (ROW,)):
+        rows = _row_numbers(samples, observations)
+        return Places(rows, (), _left_out(observations, rows, 0, 0))
+    if keys:
+        _check_dims(samples, observations, keys)
+        rows, distinct, without = _look_up(samples, observations, keys)
+        told = f"forecasts and observations were matched by {listed(keys)}, which both files have"
+        remarks = _left_out(observations, rows, distinct, without)
+        return Places(rows, tuple(keys), remarks if chosen else (told, *remarks))
+    if not by_order:
+        raise InputError(
+            f"{samples.path}: nothing tells which forecast a row belongs to: name columns that are "
+            f"also in {observations.path.name} with {option('key')}, or add a column {ROW!r} that "
+            "counts the rows of the observations from 0"
+        )
+    if samples.size != observations.size:
+        raise InputError(
+            f"{samples.path}: {samples.size} forecasts for the {observations.size} rows of "
+            f"{observations.path.name}, and no column in common that tells which belong together: "
+            f"add one to both files, or a column {ROW!r} to this one that counts the rows of the "
+            "observations from 0"
+        )
+    told = "no column is in both files: forecasts and observations were matched by their order"
+    return Places(
+        np.arange(samples.size),
+        (),
+        (told,) if samples.columns and samples is not observations else (),
+    )
+
+
+def one_each(samples: Frame, places: Places) -> npt.NDArray[np.int64]:
+    """Rows of the samples in the order of their observations, where each has one at most."""
+    found = np.flatnonzero(places.rows >= 0)
+    order = found[np.argsort(places.rows[found], kind="stable")]
+    rows = places.rows[order]
+    again = np.flatnonzero(rows[1:] == rows[:-1])
+    if len(again):
+        first, second = int(order[again[0]]), int(order[again[0] + 1])
+        what = samples.described(places.keys or (ROW,), first)
+        apart = [
+            name for name in samples.dims if name not in places.keys and samples.dims[name] > 1
+        ]
+        hint = f" (the observations have no dimension {listed(apart)})" if apart else ""
+        raise InputError(
+            f"{samples.path}: there are several forecasts for {what}, in data rows {first + 1} and "
+            f"{second + 1}{hint}: keep one, or name all columns that tell them apart with "
+            f"{option('key')}"
+        )
+    return order
+
+
+def _look_up(
+    samples: Frame, observations: Frame, keys: Sequence[str]
+) -> tuple[npt.NDArray[np.int64], int, int]:
+    """Rows of the observations, the number of distinct forecasts, and of those without one."""
+    pairs = [_pair(samples, observations, name) for name in keys]
+    codes = factorise(pairs)  # the observations first, then the samples
+    known, asked = codes[: observations.size], codes[observations.size :]
+    table = np.full(int(codes.max()) + 1, -1)
+    table[known[::-1]] = np.arange(observations.size)[::-1]  # the first of equal ones stays
+    again = np.flatnonzero(table[known] != np.arange(observations.size))
+    if len(again):
+        second = int(again[0])
+        raise InputError(
+            f"{observations.path}: {observations.described(keys, second)} stands in data rows "
+            f"{table[known[second]] + 1} and {second + 1}: keep one of them, or name all columns "
+            f"that tell them apart with {option('key')}"
+        )
+    rows = table[asked]
+    distinct, without = len(np.unique(asked)), len(np.unique(asked[rows < 0]))
+    if distinct == without:
+        raise InputError(
+            f"{samples.path}: no forecast belongs to a row of {observations.path.name}: the first "
+            f"has {samples.described(keys, 0)}, the first observation "
+            f"{observations.described(keys, 0)}; write {listed(keys)} alike, or name other columns "
+            f"with {option('key')}"
+        )
+    return rows, distinct, without
+
+
+def _pair(samples: Frame, observations: Frame, name: str) -> "pa.ChunkedArray":
+    """The values of a key in the observations, followed by those in the samples."""
+    import pyarrow as pa
+
+    left, right = observations.complete(name, _AS_KEY), samples.complete(name, _AS_KEY)
+    try:
+        left, right = comparable(left, right)
+    except InputError as error:
+        raise InputError(
+            f"{samples.path}: key {name!r} cannot be compared with that of "
+            f"{observations.path.name}: {error}"
+        ) from error
+    return pa.chunked_array([*left.chunks, *right.chunks], type=left.type)
+
+
+def _check_dims(samples: Frame, observations: Frame, keys: Sequence[str]) -> None:
+    """Positions may stand for coordinates only where both files have none."""
+    for name in keys:
+        if name not in samples.dims or name not in observations.dims:
+            continue
+        bare = (name in samples.bare, name in observations.bare)
+        sizes = (samples.dims[name], observations.dims[name])
+        if any(bare) and (not all(bare) or sizes[0] != sizes[1]):
+            raise InputError(
+                f"{samples.path}: dimension {name!r} has {sizes[0]} places here and {sizes[1]} in "
+                f"{observations.path.name}, and not both have coordinates: add them"
+            )
+
+
+def _row_numbers(samples: Frame, observations: Frame) -> npt.NDArray[np.int64]:
+    samples.complete(ROW, _AS_KEY)
+    numbers = samples.numbers(ROW, _AS_KEY)
+    bad = ~((numbers >= 0) & (numbers < observations.size) & (numbers == np.floor(numbers)))
+    if bad.any():
+        first = int(bad.argmax())
+        raise InputError(
+            f"{samples.path}: column {ROW!r} is {numbers[first]:g} in data row {first + 1}, where "
+            f"it must count the rows of {observations.path.name} from 0 to {observations.size - 1}"
+        )
+    return numbers.astype(np.int64)
+
+
+def _left_out(
+    observations: Frame, rows: npt.NDArray[np.int64], distinct: int, without: int
+) -> tuple[str, ...]:
+    unseen = observations.size - len(np.unique(rows[rows >= 0]))
+    remarks = []
+    if unseen:
+        remarks.append(
+            f"{unseen} of {observations.size} rows of the observations have no forecast and were "
+            "left out"
+        )
+    if without:
+        remarks.append(f"{without} of {distinct} forecasts have no observation and were left out")
+    return tuple(remarks)
+
+
+def are_distinct(frame: Frame, names: Sequence[str]) -> bool:
+    """Whether the columns tell every row from every other."""
+    if not names:
+        return frame.size < 2
+    codes = factorise([frame.columns[name] for name in names])
+    return len(np.unique(codes)) == frame.size

@@ -1,0 +1,270 @@
+"""PIT histograms: are the bars level, and if not, what does their shape say?"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributions import Distribution
+
+from prerank.calibration import (
+    DeviationShape,
+    HistogramBand,
+    PITHistogram,
+    default_bins,
+    histogram_band,
+    histogram_shapes,
+    pit_histogram,
+    reliability_band,
+    reliability_curve,
+)
+from prerank.calibration.error import check_pits
+from prerank.errors import ShapeError
+from prerank.pits.ranks import WEIGHTED
+from prerank.preranks import PreRankLike
+from prerank.report.captions import reliability_caption
+from prerank.report.colours import COLOURS
+from prerank.report.figure_text import names_of, short_name
+from prerank.report.panels import split_axes
+from prerank.report.reliability import ReliabilityDisplay, pits_and_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+__all__ = ["PITHistogramDisplay"]
+
+_COLUMNS = 4
+
+
+class PITHistogramDisplay:
+    r"""Histogram of the PITs of one pre-rank, one panel for each component.
+
+    .. math:: h_b = \frac{B}{n} \#\{i : (b - 1) / B < Z_i \le b / B\}, \qquad b = 1, \dots, B
+
+    Bars of a right predictor have an expected height of 1. The grey band holds all of them at once
+    with the probability that it states; each of several panels has its own chance to leave it.
+
+    Args:
+        histogram: of one predictor, `density` of shape `(bins, J)`.
+        band: see `prerank.calibration.histogram_band`; None draws none, as for weighted samples,
+            whose PITs are not exactly uniform.
+        label: name of the pre-rank.
+        names: names of the J components.
+        curves: how the J reliability curves of the same PITs deviate: then curves and bars are
+            read alike. By default, the bars are added up to a coarse curve.
+
+    Attributes:
+        ax_: the axes, after `plot`. Where there are several components, the panels lie in their
+            place, and they themselves are hidden.
+        figure_: their figure.
+        axes_: the J panels; the axes themselves where J is 1.
+        bars_: the J outlines.
+        bands_: the J drawn bands, or an empty list.
+
+    Example:
+        >>> z = torch.rand(300, 2, generator=torch.Generator().manual_seed(0))
+        >>> z[:, 0] = (3 * (z[:, 0] - 0.5)).sigmoid()
+        >>> display = PITHistogramDisplay.from_pits(z, label="marginal", names=["rain", "wind"])
+        >>> display.caption
+        'marginal: predictions too wide in rain; within the 95 % band in wind.'
+        >>> display.figure_.savefig("histogram.png")  # doctest: +SKIP
+    """
+
+    ax_: "Axes"
+    figure_: "Figure | SubFigure"
+    axes_: "list[Axes]"
+    bars_: list[Any]
+    bands_: list[Any]
+
+    def __init__(
+        self,
+        histogram: PITHistogram,
+        band: HistogramBand | None,
+        *,
+        label: str = "",
+        names: Sequence[str] | None = None,
+        curves: Sequence[DeviationShape] = (),
+    ) -> None:
+        if histogram.density.dim() != 2:
+            raise ShapeError(
+                f"a display shows one predictor: density must have shape (bins, J), got "
+                f"{tuple(histogram.density.shape)}"
+            )
+        bins, components = histogram.density.shape
+        if band is not None and band.bins != bins:
+            raise ShapeError(f"the band is for {band.bins} bins, but the histogram has {bins}")
+        self.histogram = histogram
+        self.band = band
+        self.label = label
+        self.names = names_of(components, names, label or "PITs")
+        if curves and len(curves) != components:
+            raise ShapeError(f"{len(curves)} curves for {components} components")
+        self.curves = tuple(curves)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        dist: Distribution,
+        y: object,
+        prerank: PreRankLike,
+        *,
+        n_samples: int = 100,
+        level: float = 0.95,
+        bins: int | None = None,
+        generator: torch.Generator | int | None = None,
+        ax: "Axes | None" = None,
+    ) -> "PITHistogramDisplay":
+        """Compute the PITs of predictions and draw them.
+
+        Args:
+            dist: `batch_shape (N,)`, `event_shape (D,)`.
+            y: observations `(N, D)`; a DataFrame's columns name the targets.
+            prerank: one pre-rank.
+            n_samples: draws per row where there is no closed form.
+            level: probability of the band.
+            bins: number of equal bins; by default 20, or 10 where there are fewer than 400 rows.
+            generator: a generator or seed.
+            ax: where to draw; a new figure by default.
+
+        Example:
+            >>> from torch.distributions import MultivariateNormal
+            >>> dist = MultivariateNormal(torch.zeros(200, 2), torch.eye(2))
+            >>> y = 2 * torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+            >>> PITHistogramDisplay.from_predictions(dist, y, "marginal").caption
+            'marginal: predictions too narrow in y0 and y1.'
+        """
+        found, names = pits_and_names(dist, y, prerank, n_samples=n_samples, generator=generator)
+        label, uniform = found.prerank.label, found.method != WEIGHTED
+        return cls.from_pits(
+            found.z, label=label, names=names, level=level, bins=bins, band=uniform, ax=ax
+        )
+
+    @classmethod
+    def from_pits(
+        cls,
+        z: object,
+        *,
+        label: str = "",
+        names: Sequence[str] | None = None,
+        level: float = 0.95,
+        bins: int | None = None,
+        band: bool = True,
+        ax: "Axes | None" = None,
+    ) -> "PITHistogramDisplay":
+        """Draw PITs `(N, J)` that are already there.
+
+        Args:
+            z: PITs.
+            label: name of the pre-rank.
+            names: names of the J components.
+            level: probability of the band.
+            bins: number of equal bins; by default 20, or 10 where there are fewer than 400 rows.
+            band: False draws none; right for weighted samples, whose PITs are not exactly uniform.
+            ax: where to draw; a new figure by default.
+        """
+        n = check_pits(z).shape[-2]
+        size = default_bins(n) if bins is None else bins
+        histogram = pit_histogram(z, bins=size)
+        if not band:
+            return cls(histogram, None, label=label, names=names).plot(ax)
+        bounds = histogram_band(n, size, level)
+        curves = ReliabilityDisplay(reliability_curve(z), reliability_band(n, level=level)).shapes
+        return cls(histogram, bounds, label=label, names=names, curves=curves).plot(ax)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches at which the writing is legible."""
+        rows, columns = self._grid
+        return (4.5, 3.2) if rows * columns == 1 else (1.8 * columns + 0.5, 1.5 * rows + 0.8)
+
+    def plot(
+        self, ax: "Axes | None" = None, *, legend: bool = True, **bar_options: Any
+    ) -> "PITHistogramDisplay":
+        """Draw on the axes, or in a new figure.
+
+        Args:
+            ax: where to draw; several components take their place in panels of their own.
+            legend: whether to name the band.
+            bar_options: passed to `Axes.stairs` for every panel, such as `linewidth`.
+        """
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            _, ax = plt.subplots(figsize=self.size, layout="constrained")
+        several = len(self.names) > 1
+        self.axes_ = self._panels(ax)
+        density = self.histogram.density.detach().cpu().numpy()
+        edges = self.histogram.edges.cpu().numpy()
+        top = max(density.max(), 1.0 if self.band is None else self.band.upper)
+        options = {"color": COLOURS[0], "linewidth": 1.3, **bar_options}
+        self.bars_, self.bands_ = [], []
+        for j, panel in enumerate(self.axes_):
+            if self.band is not None:
+                span = panel.axhspan(self.band.lower, self.band.upper, color="0.85", linewidth=0)
+                self.bands_.append(span)
+            panel.axhline(1, color="0.5", linewidth=0.8)
+            self.bars_.append(panel.stairs(density[:, j], edges, **options))
+            panel.set(xlim=(0, 1), ylim=(0, 1.08 * top))
+            panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+            if several:
+                panel.set_title(short_name(self.names[j]), fontsize="small", parse_math=False)
+        # Above the names of the panels, not above the hidden axes: layouts would let them overlap.
+        title = short_name(self.label) + ("\n" if several else "")
+        self.axes_[0].set_title(title, loc="left", parse_math=False)
+        if legend and self.band is not None:
+            self.axes_[self._grid[1] - 1].legend(
+                self.bands_[:1],
+                [f"{100 * self.band.level:g} % band"],
+                loc="lower right",
+                bbox_to_anchor=(1, 1),
+                borderaxespad=2 if several else 0,
+                fontsize="small",
+                frameon=False,
+            )
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    @property
+    def shapes(self) -> list[DeviationShape]:
+        """How the bars deviate; an empty list where there is no band to judge them by.
+
+        Bars and curves have each a band of their own, and what leaves it one meaning.
+        """
+        if self.band is None:
+            return []
+        own = histogram_shapes(self.histogram, self.band)
+        return [
+            curve._replace(outside=bars.outside)
+            for curve, bars in zip(self.curves or own, own, strict=True)
+        ]
+
+    @property
+    def caption(self) -> str:
+        """One sentence on what the shape of the bars means."""
+        if self.band is None:
+            start = f"{self.label}: " if self.label else ""
+            return f"{start}weighted samples, so there is no band to judge the bars by."
+        return reliability_caption(self.label, self.names, self.shapes, level=self.band.level)
+
+    @property
+    def _grid(self) -> tuple[int, int]:
+        """Rows and columns of panels."""
+        few = len(self.names) <= _COLUMNS
+        rows = -(-len(self.names) // (2 if few else _COLUMNS))  # two fit the width of a phone
+        return rows, -(-len(self.names) // rows)
+
+    def _panels(self, ax: "Axes") -> "list[Axes]":
+        """One for each component, with names of the axes at the outer ones."""
+        rows, columns = self._grid
+        panels: list[Axes] = [ax]
+        if rows * columns > 1:
+            panels = split_axes(ax, rows, columns).flatten().tolist()
+        for panel in panels[len(self.names) :]:
+            panel.remove()
+        panels = panels[: len(self.names)]
+        for panel in panels[::columns]:
+            panel.set_ylabel("density")
+        for panel in panels[-columns:]:  # the last ones of their columns
+            panel.tick_params(labelbottom=True)
+            panel.set_xlabel("PIT")
+        return panels

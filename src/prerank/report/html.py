@@ -1,0 +1,266 @@
+"""A report as one HTML file: the verdict first, then tables and pictures, no network needed."""
+
+import base64
+import copy
+import hashlib
+import io
+import itertools
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from prerank.errors import InputError
+from prerank.files import write_atomically
+from prerank.report.table_text import Cell, Column, table_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["Illustration", "Page", "Section", "render_page", "write_page"]
+
+# A word and the inside of an icon, so that colour is not all that tells moods apart.
+_MOODS = {
+    "good": ("Good", '<path d="m7.5 12.5 3 3 6-6.5"/>'),
+    "bad": ("Problem", '<path d="m8.5 8.5 7 7m0-7-7 7"/>'),
+    "unclear": (
+        "Unclear",
+        '<path d="M9.3 9.6a2.7 2.7 0 1 1 4 2.4c-.9.5-1.3 1-1.3 2"/><path d="M12 17v.01"/>',
+    ),
+}
+_ICON = (
+    '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" '
+    'stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">'
+    '<circle cx="12" cy="12" r="9.5"/>{}</svg>'
+)
+_WIDE = 4.6  # inches from which a picture has a row of its own
+_NO_GLYPH = "Glyph .* missing from font"  # how matplotlib's warning begins
+
+
+@dataclass(frozen=True, eq=False)
+class Illustration:
+    """A figure and what it shows.
+
+    Args:
+        figure: is embedded as SVG, and left as it is.
+        caption: for the eye below the figure, and with the title for those who cannot see it.
+        title: shown before the caption.
+    """
+
+    figure: "Figure"
+    caption: str
+    title: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A part of a page: paragraphs, then a table with its legend, then pictures.
+
+    Args:
+        title: of the section, and of its table.
+        paragraphs: plain text.
+        table: shown without its index, which `reset_index` makes into columns; the first column
+            names the rows. Floats have four significant digits, p-values in a column `p` or
+            `p_...` three decimals, and missing values are blank.
+        legend: what columns mean, by their names.
+        illustrations: in order.
+    """
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    table: "pd.DataFrame | None" = None
+    legend: Mapping[str, str] = field(default_factory=dict)
+    illustrations: tuple[Illustration, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """What a report says, in the order in which it says it.
+
+    Args:
+        title: what the report is about.
+        headline: the verdict in one sentence.
+        mood: of the verdict.
+        points: what it rests on.
+        advice: what to try.
+        sections: in order.
+        settings: settings and versions by name, shown last.
+    """
+
+    title: str
+    headline: str
+    mood: Literal["good", "bad", "unclear"]
+    points: tuple[str, ...]
+    advice: tuple[str, ...]
+    sections: tuple[Section, ...]
+    settings: Mapping[str, str]
+
+
+def render_page(page: Page) -> str:
+    """Write a page as HTML that holds its style, script and pictures.
+
+    Everything in the page is shown as plain text, whatever it looks like. The same page gives the
+    same characters, and nothing is drawn or computed but what is in it.
+
+    Args:
+        page: what to show.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"prerank": ["scale", "hdr"], "p_value": [0.0004, None]})
+        >>> section = Section("Calibration", table=table, legend={"p_value": "evidence against"})
+        >>> page = Page("Rain & wind", "Too narrow", "bad", ("scale",), (), (section,), {})
+        >>> html = render_page(page)
+        >>> "Rain &amp; wind" in html, "&lt;0.001" in html
+        (True, True)
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    if page.mood not in _MOODS:
+        raise InputError(f"mood must be one of {', '.join(_MOODS)}, got {page.mood!r}")
+    tables, pictures = itertools.count(1), itertools.count(1)
+    sections = [_view(section, tables, pictures) for section in page.sections]
+    word, drawing = _MOODS[page.mood]
+    files = resources.files("prerank.report") / "templates"
+    # Sizes go with the style sheet: the policy lets no element have a style of its own.
+    sizes = [
+        f"#figure-{picture.number} {{ --inches: {picture.inches:.2f}; }}\n"
+        for section in sections
+        for picture in section["pictures"]
+    ]
+    style = (files / "page.css").read_text(encoding="utf-8") + "".join(sizes)
+    script = (files / "page.js").read_text(encoding="utf-8")
+    environment = Environment(
+        loader=PackageLoader("prerank.report"), autoescape=True, undefined=StrictUndefined
+    )
+    html = environment.get_template("page.html").render(
+        page=page,
+        word=word,
+        icon=Markup(_ICON).format(Markup(drawing)),
+        sections=sections,
+        policy=_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+    )
+    # Halves of surrogate pairs, which names may hold, have no place in a file.
+    return html.encode("utf-8", "replace").decode("utf-8") + "\n"
+
+
+def write_page(page: Page, path: str | os.PathLike[str]) -> Path:
+    """Write a page to a file, which is there as a whole or not at all.
+
+    Args:
+        page: what to show.
+        path: of the file; a former one is replaced, and missing folders are made.
+
+    Returns:
+        The path.
+
+    Example:
+        >>> import tempfile
+        >>> page = Page("Rain", "No evidence against calibration", "good", (), (), (), {})
+        >>> write_page(page, Path(tempfile.mkdtemp()) / "report.html").name
+        'report.html'
+    """
+    html = render_page(page).encode("utf-8")
+
+    def write(file: Path) -> None:
+        file.write_bytes(html)
+
+    return write_atomically(path, write)
+
+
+class _Table(NamedTuple):
+    number: int
+    columns: list[Column]
+    rows: list[tuple[Cell, ...]]
+
+
+class _Picture(NamedTuple):
+    number: int
+    inches: float
+    wide: bool
+    source: str
+    alt: str
+    title: str
+    caption: str
+
+
+def _view(section: Section, tables: Iterator[int], pictures: Iterator[int]) -> dict[str, Any]:
+    """What the template shows of a section."""
+    return {
+        "title": section.title,
+        "paragraphs": section.paragraphs,
+        "table": None if section.table is None else _table(section.table, next(tables)),
+        "legend": section.legend,
+        "pictures": [_picture(one, next(pictures)) for one in section.illustrations],
+    }
+
+
+def _table(frame: "pd.DataFrame", number: int) -> _Table:
+    columns = table_columns(frame)
+    rows = list(zip(*(column.cells for column in columns), strict=True))
+    return _Table(number, columns, rows)
+
+
+def _picture(illustration: Illustration, number: int) -> _Picture:
+    inches = float(illustration.figure.get_size_inches()[0])
+    return _Picture(
+        number=number,
+        inches=inches,
+        wide=inches > _WIDE,
+        source=f"data:image/svg+xml;base64,{base64.b64encode(_svg(illustration.figure)).decode()}",
+        alt=": ".join(filter(None, [illustration.title, illustration.caption])),
+        title=illustration.title,
+        caption=illustration.caption,
+    )
+
+
+def _svg(figure: "Figure") -> bytes:
+    """The figure as SVG, with letters as shapes, or as text where the font does not have them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", _NO_GLYPH, UserWarning)
+        try:
+            return _saved(figure, "path")
+        except UserWarning:  # the browser has more fonts
+            warnings.filterwarnings("ignore", _NO_GLYPH, UserWarning)
+            return _saved(figure, "none")
+
+
+def _saved(figure: "Figure", letters: str) -> bytes:
+    """The figure as SVG: the same bytes each time, with images inside."""
+    import matplotlib as mpl
+
+    drawn, buffer = _twin(figure), io.BytesIO()
+    with mpl.rc_context(
+        {"svg.hashsalt": "prerank", "svg.fonttype": letters, "svg.image_inline": True}
+    ):
+        drawn.draw_without_rendering()  # a layout needs a first round to find the size of legends
+        drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def _twin(figure: Any) -> Any:
+    """A copy unknown to pyplot: layouts depend on former drawings, so each starts from the same."""
+    state = figure.__getstate__()
+    state.pop("_restore_to_pylab", None)
+    twin = figure.__class__.__new__(figure.__class__)
+    twin.__setstate__(copy.deepcopy(state, {id(figure): twin}))
+    return twin
+
+
+def _policy(style: str, script: str) -> str:
+    """What the page may load: its own style and script, known by their hashes, and its pictures."""
+    style_hash, script_hash = (
+        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
+        for text in (style, script)
+    )
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{style_hash}'; "
+        f"script-src 'sha256-{script_hash}'; base-uri 'none'; form-action 'none'"
+    )

@@ -1,0 +1,172 @@
+"""Tasks on a Ray cluster: one that is there, or one of this machine alone."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import Any
+
+from prerank.errors import InputError
+from prerank.inputs import as_count
+from prerank.study.engines.calls import answer
+from prerank.study.engines.loop import Ended, Engine, Function, Pool
+from prerank.study.engines.processes import cores
+from prerank.study.engines.tasks import Task, TaskError
+
+__all__ = ["RayCluster"]
+
+_LOOK_AGAIN = 5.0  # seconds after which nodes that came or went are noticed
+_PATIENCE = 10.0  # seconds to wait for an address
+_QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
+
+
+class RayCluster(Engine):
+    """Calls the function in tasks of Ray, each on a core of its own and the GPUs it wishes for.
+
+    Failed tasks are tried again from here, so that every attempt is counted and told; Ray itself
+    tries none again. Values should be small: results belong on the file system. An interrupt, or
+    the end of this process however it ends, ends all tasks, and a cluster that was begun here.
+
+    Args:
+        address: of a cluster, as `ray.init` takes it (`"auto"`, `"10.0.0.1:6379"`). By default that
+            of `RAY_ADDRESS`, or a cluster of this machine alone for the time of the call. A
+            connection that the process already has is used, and left as it is.
+        workers: most tasks at a time; by default one for each core of the cluster (or as many as
+            its GPUs allow), and one more, which tells an autoscaler that there is work.
+        retries: how many times a failed task is tried again.
+        environment: variables that tasks are to see.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        workers: int | None = None,
+        retries: int = 2,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(retries=retries)
+        self.address = address or os.environ.get("RAY_ADDRESS")
+        self.workers = None if workers is None else as_count(workers, "workers", minimum=1)
+        self.environment = dict(environment or {})
+        _ray()  # better to know now that it is missing
+
+    @contextmanager
+    def _pool(self, function: Function) -> Iterator[Pool]:
+        ray = _ray()
+        ours = not ray.is_initialized()
+        if ours:
+            self._connect(ray)
+        pool = _RayTasks(ray, function, self.workers, self.environment)
+        try:
+            yield pool
+        finally:
+            pool.close()
+            if ours:
+                ray.shutdown()
+
+    def _connect(self, ray: ModuleType) -> None:
+        place: dict[str, Any] = {"address": self.address}
+        if self.address is None:
+            place = {"address": "local", "include_dashboard": False}
+            place["num_cpus"] = self.workers or cores()
+        else:
+            _check_reachable(self.address)
+        with _undisturbed():
+            try:
+                ray.init(**place, **_QUIET)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise InputError(f"address: no Ray cluster at {self.address}: {error}") from error
+
+
+class _RayTasks:
+    def __init__(
+        self, ray: ModuleType, function: Function, workers: int | None, environment: dict[str, str]
+    ) -> None:
+        self._ray = ray
+        self._workers = workers
+        self._remote = ray.remote(answer)
+        self._options = {
+            "num_cpus": 1,
+            "max_retries": 0,
+            "runtime_env": {"env_vars": environment},
+        }
+        self._function = ray.put(function)  # once, however many tasks there are
+        self._running: dict[Any, Task] = {}
+        self._look()
+
+    @property
+    def free(self) -> bool:
+        if self._workers is not None:
+            return len(self._running) < self._workers
+        wished = sum(task.gpus for task in self._running.values())
+        full = bool(self._gpus) and wished > self._gpus
+        return len(self._running) <= self._cpus and not full
+
+    def start(self, task: Task) -> None:
+        gpus = task.gpus if self._gpus else 0
+        remote = self._remote.options(**self._options, num_gpus=gpus, name=task.name)
+        self._running[remote.remote(self._function, task.argument)] = task
+
+    def wait(self) -> list[Ended]:
+        ready, _ = self._ray.wait(list(self._running), timeout=_LOOK_AGAIN)
+        self._look()
+        return [self._ended(reference) for reference in ready]
+
+    def close(self) -> None:
+        for reference in self._running:
+            with suppress(self._ray.exceptions.RayError):
+                self._ray.cancel(reference, force=True)
+
+    def _look(self) -> None:
+        resources = self._ray.cluster_resources()
+        self._cpus, self._gpus = (resources.get(kind, 0) for kind in ("CPU", "GPU"))
+
+    def _ended(self, reference: Any) -> Ended:
+        task = self._running.pop(reference)
+        try:
+            worked, found = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:  # of the cluster: worker or node are gone
+            told = str(error).strip().partition("\n")[0]
+            return Ended(task, error=TaskError(f"{type(error).__name__}: {told}"))
+        return Ended(task, found) if worked else Ended(task, error=found)
+
+
+def _ray() -> ModuleType:
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError(
+            "engine: ray is not installed: pip install ray, or install prerank with its extra 'ray'"
+        ) from error
+    return ray
+
+
+def _check_reachable(address: str) -> None:
+    """Ask the place itself first: `ray.init` would go on asking for ten minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdecimal():
+        return  # "auto", which Ray looks up on this machine
+    try:
+        host = host.removeprefix("[").removesuffix("]")  # around the colons of an IPv6 address
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except OSError as error:
+        raise InputError(f"address: no Ray cluster at {address}: {error}") from error
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Keep what `ray.init` would change: the answer to SIGTERM; and send no statistics of usage."""
+    name = "RAY_USAGE_STATS_ENABLED"
+    before = os.environ.get(name)
+    os.environ.setdefault(name, "0")
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        with suppress(ValueError):  # not in the main thread, where there is nothing to keep
+            signal.signal(signal.SIGTERM, handler)

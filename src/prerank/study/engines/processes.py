@@ -1,0 +1,207 @@
+"""Tasks in worker processes of this machine."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from prerank.errors import InputError
+from prerank.inputs import as_count
+from prerank.study.engines.calls import Note
+from prerank.study.engines.loop import Ended, Engine, Function, Pool, Told
+from prerank.study.engines.tasks import Task, TaskError
+
+__all__ = ["Processes", "cores", "surroundings"]
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_GPUS = "CUDA_VISIBLE_DEVICES"
+_PATIENCE = 5.0  # seconds that a worker has to leave by itself
+
+
+class Processes(Engine):
+    """Calls the function in worker processes, which end with this one, however that ends.
+
+    Each worker has `cores // workers` threads, so that they do not fight for cores, and one of the
+    machine's GPUs in turn. A worker whose task failed is replaced: what it held is free again.
+
+    Args:
+        workers: how many; as many as there are cores by default.
+        retries: how many times a failed task is tried again.
+
+    Example:
+        >>> report = Processes(1).map(abs, [Task("minus three", -3)])
+        >>> report.values
+        {'minus three': 3}
+    """
+
+    def __init__(self, workers: int | None = None, *, retries: int = 2) -> None:
+        super().__init__(retries=retries)
+        self.workers = cores() if workers is None else as_count(workers, "workers", minimum=1)
+
+    @contextmanager
+    def _pool(self, function: Function) -> Iterator[Pool]:
+        pool = _Workers(function, self.workers)
+        try:
+            yield pool
+        finally:
+            pool.close()
+
+
+class _Workers:
+    """Up to as many workers as were asked for, begun when there is something to do."""
+
+    def __init__(self, function: Function, count: int) -> None:
+        self._function = _pickled(function, "function")
+        self._count = count
+        self._unused = list(range(count))  # numbers of the workers that are not begun
+        self._idle: list[_Worker] = []
+        self._busy: dict[Connection[Any, Any], _Worker] = {}
+
+    @property
+    def free(self) -> bool:
+        return bool(self._idle or self._unused)
+
+    def start(self, task: Task) -> None:
+        argument = _pickled(task.argument, f"the argument of the task {task.name}")
+        if not self._idle:
+            self._idle.append(_Worker(self._function, self._unused.pop(0), self._count))
+        worker = self._idle.pop()
+        self._busy[worker.link] = worker
+        worker.begin(task, argument)
+
+    def wait(self) -> list[Ended | Told]:
+        found: list[Ended | Told] = []
+        ready = wait(list(self._busy))
+        for worker in [worker for link, worker in self._busy.items() if link in ready]:
+            news = worker.news()
+            found.append(news)
+            if isinstance(news, Told):
+                continue
+            del self._busy[worker.link]
+            if news.error is None:
+                self._idle.append(worker)
+            else:
+                worker.close()
+                self._unused.append(worker.number)
+        return found
+
+    def close(self) -> None:
+        workers = [*self._idle, *self._busy.values()]
+        for worker in workers:
+            worker.dismiss()
+        for worker in workers:
+            worker.close()
+
+
+class _Worker:
+    def __init__(self, function: bytes, number: int, workers: int) -> None:
+        self.number = number
+        self.link, theirs = Pipe()
+        self._task: Task | None = None
+        # A session of its own: an interrupt from the keyboard reaches the parent alone, which
+        # ends its workers; standard input ends them where the parent is killed.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "prerank.study.engines.worker", str(theirs.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+            env=surroundings(number, workers),
+        )
+        theirs.close()
+        with suppress(BrokenPipeError):  # it is gone already, which `news` will tell
+            self.link.send_bytes(function)
+
+    def begin(self, task: Task, argument: bytes) -> None:
+        self._task = task
+        with suppress(BrokenPipeError):
+            self.link.send_bytes(argument)
+
+    def news(self) -> Ended | Told:
+        """What the worker tells or has answered, or how it died."""
+        assert self._task is not None
+        try:
+            found = self.link.recv()
+        except (EOFError, ConnectionResetError):
+            code = self._process.wait()
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            return Ended(self._task, error=TaskError(f"its worker process ended by {how}"))
+        if isinstance(found, Note):
+            return Told(self._task, found.value)
+        worked, value = found
+        return Ended(self._task, value) if worked else Ended(self._task, error=value)
+
+    def dismiss(self) -> None:
+        """Ask it to leave."""
+        self.link.close()
+        self._process.terminate()
+
+    def close(self) -> None:
+        """See it leave, in the end by force."""
+        self.dismiss()
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+
+def _pickled(value: Any, what: str) -> bytes:
+    """Bytes that `Connection.recv` reads; better to know before a process is begun for them."""
+    try:
+        return bytes(ForkingPickler.dumps(value))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{what} cannot be sent to worker processes: {error}. Take what can be imported by its "
+            "name, or the engine 'local'"
+        ) from error
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def surroundings(
+    number: int, workers: int, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Environment of a worker: its share of the cores, its GPU, and this process's modules.
+
+    Args:
+        number: of the worker, from 0.
+        workers: how many there are.
+        environment: of this process, by default.
+
+    Example:
+        >>> found = surroundings(3, workers=10**6, environment={"CUDA_VISIBLE_DEVICES": "0,2"})
+        >>> found["OMP_NUM_THREADS"], found["CUDA_VISIBLE_DEVICES"]
+        ('1', '2')
+    """
+    found = dict(os.environ if environment is None else environment)
+    asked = [int(found[name]) for name in _THREADS if found.get(name, "").isdecimal()]
+    # Who has asked for fewer gets fewer, whichever library was named.
+    threads = min([cores() // workers, *asked])
+    found |= dict.fromkeys(_THREADS, str(max(1, threads)))
+    found["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    gpus = [name for name in found.get(_GPUS, _all_gpus()).split(",") if name]
+    if gpus:
+        found[_GPUS] = gpus[number % len(gpus)]
+    return found
+
+
+def _all_gpus() -> str:
+    import torch
+
+    return ",".join(map(str, range(torch.cuda.device_count())))

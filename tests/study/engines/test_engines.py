@@ -1,0 +1,264 @@
+"""Engines answer alike, survive their workers, and leave no process behind."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from prerank.errors import InputError
+from prerank.study.engines import InProcess, Processes, RayCluster, Task, TaskError, open_engine
+from prerank.study.engines.processes import cores, surroundings
+from study.engines.jobs import (
+    count_aloud,
+    dies_until,
+    identity,
+    marked,
+    square,
+    threads,
+    trouble,
+    wait_until,
+)
+
+ENGINES = [InProcess(), Processes(1), Processes(2)]
+
+
+def tasks(*arguments):
+    return [Task(str(argument), argument) for argument in arguments]
+
+
+# All engines
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=["here", "one", "two"])
+def test_every_task_gets_its_answer_and_is_told_of(engine):
+    events = []
+    report = engine.map(square, tasks(1, 2, 3), on_event=events.append)
+    assert report.values == {"1": 1, "2": 4, "3": 9}
+    assert (report.failures, report.left) == ((), ())
+    for name in "123":
+        own = [event for event in events if event.task.name == name]
+        assert [(event.kind, event.attempt) for event in own] == [("started", 1), ("finished", 1)]
+        assert own[1].value == int(name) ** 2
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=["here", "one", "two"])
+def test_nothing_to_do_is_done_at_once(engine):
+    report = engine.map(square, [])
+    assert (report.values, report.failures, report.left) == ({}, (), ())
+
+
+@pytest.mark.parametrize("engine", ENGINES[:2], ids=["here", "one"])
+def test_once_told_to_stop_no_task_is_begun(engine):
+    done = []
+    report = engine.map(
+        square,
+        tasks(1, 2, 3),
+        stop=lambda: len(done) == 1,
+        on_event=lambda event: event.kind == "finished" and done.append(event.task.name),
+    )
+    assert list(report.values) == done == ["1"]
+    assert [task.name for task in report.left] == ["2", "3"]
+    assert report.failures == ()
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [InProcess(retries=2), pytest.param(Processes(2), marks=pytest.mark.slow)],
+    ids=["here", "two"],
+)
+def test_one_that_raises_is_tried_again_and_given_up_and_the_others_finish(engine):
+    events = []
+    report = engine.map(trouble, tasks(2, "raises", 3, "refused"), on_event=events.append)
+    assert report.values == {"2": 4, "3": 9}
+    found = {failure.task.name: failure for failure in report.failures}
+    assert found.keys() == {"raises", "refused"}
+    assert isinstance(found["raises"].error, RuntimeError)
+    assert "never works" in str(found["raises"].error)
+    assert found["raises"].attempts == 3
+    assert isinstance(found["refused"].error, InputError)
+    assert found["refused"].attempts == 1
+    told = [str(event) for event in events if event.kind in ("retried", "failed")]
+    assert "raises: retried, attempt 2: RuntimeError: this one never works" in told
+    assert len(told) == 4
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: open_engine("local", workers=2),
+        lambda: open_engine("processes", address="auto"),
+        lambda: open_engine(address="auto"),
+        lambda: open_engine("threads"),
+        lambda: open_engine("processes", workers=0),
+        lambda: Processes(2, retries=-1),
+    ],
+)
+def test_engines_that_there_are_not_are_refused(make):
+    with pytest.raises(InputError):
+        make()
+
+
+def test_a_cluster_without_workers_is_refused():
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match="workers"):
+        RayCluster(workers=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, InProcess),
+        ({"tasks": 0}, InProcess),
+        ({"tasks": 1}, InProcess),
+        ({"tasks": 2}, Processes),
+        ({"tasks": 1, "workers": 2}, Processes),
+        ({"tasks": 9, "workers": 1}, InProcess),
+        ({"tasks": 9, "name": "local"}, InProcess),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("available", [1, 3])
+def test_several_tasks_are_given_to_worker_processes(monkeypatch, options, kind, available):
+    monkeypatch.setattr("prerank.study.engines.cores", lambda: available)
+    if available == 1 and "workers" not in options:
+        kind = InProcess  # one core has nothing to share
+    assert type(open_engine(**options)) is kind
+
+
+def test_without_ray_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
+    with pytest.raises(InputError, match=r"pip install ray, or .*extra 'ray'"):
+        open_engine("ray")
+
+
+# Processes
+
+
+DEATHS = {
+    "killed": "SIGKILL",
+    "leaves": "exit code 7",
+    "stubborn": "StubbornError: cannot travel",
+    "unsendable": "cannot be sent",
+}
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_replaced_and_its_task_is_given_up():
+    report = Processes(2, retries=0).map(trouble, tasks(*DEATHS, 5))
+    assert report.values == {"5": 25}
+    assert {failure.task.name for failure in report.failures} == DEATHS.keys()
+    for failure in report.failures:
+        assert isinstance(failure.error, TaskError)
+        assert DEATHS[failure.task.name] in str(failure.error)
+
+
+def test_a_task_without_memory_fails_alone():
+    events = []
+    report = Processes(1).map(trouble, tasks("hungry", 4), on_event=events.append)
+    assert report.values == {"4": 16}
+    (failure,) = report.failures
+    assert isinstance(failure.error, MemoryError)
+    assert failure.attempts == 3
+
+
+def test_a_task_whose_worker_is_killed_twice_is_done_in_the_third_attempt(tmp_path):
+    events = []
+    todo = [Task("weak", (tmp_path, "weak", 2)), Task("strong", (tmp_path, "strong", 0))]
+    report = Processes(1, retries=2).map(dies_until, todo, on_event=events.append)
+    assert report.values == {"weak": "weak", "strong": "strong"}
+    assert report.failures == ()
+    assert [(e.task.name, e.attempt) for e in events if e.kind == "retried"] == [
+        ("weak", 1),
+        ("weak", 2),
+    ]
+
+
+def test_workers_share_the_cores():
+    (found,) = Processes(cores()).map(threads, tasks("a")).values.values()
+    assert found[0] == 1
+    assert surroundings(0, 1, {})["OMP_NUM_THREADS"] == str(cores())
+    asked = surroundings(0, 1, {"OMP_NUM_THREADS": "1"})
+    # torch heeds the last of them: two threads on a busy machine wait for each other.
+    assert (asked["OMP_NUM_THREADS"], asked["MKL_NUM_THREADS"]) == ("1", "1")
+    assert surroundings(0, 10**6, {"OMP_NUM_THREADS": "64"})["OMP_NUM_THREADS"] == "1"
+
+
+def test_workers_take_turns_on_the_gpus():
+    given = {"CUDA_VISIBLE_DEVICES": "3,5"}
+    found = [surroundings(n, 3, given)["CUDA_VISIBLE_DEVICES"] for n in range(3)]
+    assert found == ["3", "5", "3"]
+    assert surroundings(0, 3, {"CUDA_VISIBLE_DEVICES": ""})["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_worker_is_used_again():
+    found = Processes(1).map(identity, tasks(1, 2, 3)).values
+    assert len(set(found.values())) == 1
+    assert os.getpid() not in found.values()
+
+
+def test_what_a_task_tells_is_heard_in_its_order():
+    events = []
+    report = Processes(1).map(count_aloud, tasks(3, 2), on_event=events.append)
+    assert report.values == {"3": 3, "2": 2}
+    for n in (3, 2):
+        own = [(e.kind, e.value) for e in events if e.task.argument == n]
+        told = [("told", number) for number in range(n)]
+        assert own == [("started", None), *told, ("finished", n)]
+    assert InProcess().map(count_aloud, tasks(3)).values == {"3": 3}  # nobody listens
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "word"),
+    [(lambda x: x, 1, "function"), (square, lambda: None, "argument of the task a")],
+    ids=["function", "argument"],
+)
+def test_what_cannot_be_sent_is_named_and_no_process_is_left(function, argument, word, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRERANK_MARK", str(tmp_path))
+        with pytest.raises(InputError, match=f"{word} cannot be sent"):
+            Processes(1).map(function, [Task("a", argument)])
+    assert marked(f"PRERANK_MARK={tmp_path}") == {}
+
+
+# Ends
+
+DRIVER = """
+import sys
+from study.engines.jobs import linger
+from prerank.study.engines import Task, open_engine
+
+engine = open_engine(sys.argv[1], workers=2)
+engine.map(linger, [Task(path, path) for path in sys.argv[2:]])
+"""
+
+
+def workers(processes):
+    """All but two processes of Ray that take their time to notice that the rest is gone."""
+    agents = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+    return [title for title in processes.values() if not title.startswith(agents)]
+
+
+@pytest.mark.parametrize("name", ["processes", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+def test_workers_end_with_their_driver_however_it_ends(tmp_path, name, how):
+    if name == "ray":
+        pytest.importorskip("ray")
+    mark = f"PRERANK_MARK={tmp_path}"
+    paths = [str(tmp_path / sign) for sign in "ab"]
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, name, *paths],
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(sys.path), "PRERANK_MARK": str(tmp_path)}
+        | {"OMP_NUM_THREADS": "1"},
+        stderr=subprocess.DEVNULL,
+    )
+    begun = wait_until(lambda: all(map(os.path.exists, paths)) or driver.poll() is not None)
+    before = marked(mark)
+    driver.send_signal(signal.Signals[how])
+    driver.wait(30)
+    assert begun
+    assert len(before) >= 3  # the driver and two workers
+    assert wait_until(lambda: not workers(marked(mark))), marked(mark)
+    assert not any(os.path.exists(f"{path}.end") for path in paths)

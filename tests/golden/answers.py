@@ -111,12 +111,14 @@ def make_answers(folder):
     for name, words in COMMANDS.items():
         done = command(*words, cwd=folder)
         answer = {"code": done.code}
-        if "--json" in words:
+        if "--json" in words and done.text.startswith(("{", "[")):
             answer["json"] = json.loads(done.text)
+        elif "--json" in words:  # a command that fails must not hide the answers of the others
+            answer["error"] = done.error
         else:
             text = re.sub(r"(?<=^prerank )\S+$", "<masked>", done.text.rstrip("\n"))
             answer["text"] = [line.rstrip() for line in text.split("\n")]
-        if name in _WRITTEN:
+        if name in _WRITTEN and (folder / _WRITTEN[name]).is_file():
             answer["table"] = plain(pd.read_csv(folder / _WRITTEN[name]))
         found[name] = masked(answer, folder)
     return found

@@ -5,6 +5,7 @@ import io
 import os
 import runpy
 import sys
+import traceback
 import warnings
 from typing import NamedTuple
 from unittest import mock
@@ -37,4 +38,7 @@ def command(*words, cwd):
             runpy.run_module("prerank", run_name="__main__", alter_sys=True)
         except SystemExit as end:
             code = end.code or 0
+        except Exception:  # as a process of its own does
+            code = 1
+            traceback.print_exc(file=error)
     return Done(code, text.getvalue(), error.getvalue())

@@ -105,7 +105,8 @@ def make_pits():
     smooth = prerank.smooth_pit(dist, observed, "marginal+hdr", n_samples=20, generator=0)
     found["smooth"] = smooth[:5]
     found["curve"] = prerank.reliability_curve(z, levels=10).observed
-    found["histogram"] = plain(prerank.pit_histogram(z, bins=5)._asdict())
+    histogram = prerank.pit_histogram(z, bins=5)
+    found["histogram"] = {"edges": histogram.edges, "density": histogram.density}
     found["floor"] = [prerank.pce_floor(n) for n in (10, 100, 1000)]
     found["null"] = np.quantile(prerank.null_pce(50), [0.05, 0.5, 0.95])
     return plain(found)

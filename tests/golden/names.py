@@ -20,13 +20,8 @@ def make_names():
 
 
 def imported(dotted):
-    """Import a module, or an attribute of one; deprecation warnings are allowed."""
+    """Import an attribute from the module that its dotted name gives; warnings are allowed."""
+    module, _, name = dotted.rpartition(".")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            return importlib.import_module(dotted)
-        except ModuleNotFoundError:
-            module, _, name = dotted.rpartition(".")
-            if not module:
-                raise
-            return getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(module), name)

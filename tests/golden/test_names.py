@@ -11,10 +11,8 @@ GOLDEN = read("names.json")
 
 @pytest.mark.parametrize("module", GOLDEN["modules"])
 def test_names_of_a_module(module):
-    found = imported(module)
     for name in GOLDEN["modules"][module]:
-        assert imported(f"{module}.{name}") is not None
-        assert name in found.__all__ or hasattr(found, name)
+        assert imported(f"{module}.{name}") is not None, name
 
 
 @pytest.mark.parametrize("dotted", GOLDEN["classes"])

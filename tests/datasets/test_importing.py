@@ -163,7 +163,11 @@ BAD = {
     "empty": ("a.csv", b"", "the file is empty"),
     "blank": ("a.csv", b" \n\n", "the file is empty"),
     "header alone": ("a.csv", b"a,b,y\n", "0 rows are left of 0"),
-    "no such target": ("a.csv", f"a,b,why\n{ROWS}", r"no column 'y' for a target; there are a, b"),
+    "no such target": (
+        "a.csv",
+        f"a,b,why\n{ROWS}",
+        r"no column 'y' for the targets; there are a, b",
+    ),
     "near target": ("a.csv", f"a,b,Y\n{ROWS}", "did you mean Y"),
     "same names": ("a.csv", f"y,a,y\n{ROWS}", "several columns are named 'y'"),
     "ragged": ("a.csv", f"a,b,y\n{ROWS}1,2\n", "not a CSV file with as many values"),

@@ -20,16 +20,18 @@ from prerank.cli.messages import (
     split_names,
 )
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
-from prerank.datasets.dataset_tables import MEND, data_folder, table_path, table_shape
-from prerank.datasets.local_tables import (
-    LocalCopy,
-    has_right_numbers,
-    local_copies,
-    local_copy,
-    misfit,
+from prerank.datasets.collection import (
+    LocalTable,
+    data_folder,
+    is_registered_content,
+    local_mismatch,
+    local_table,
+    local_tables,
+    table_path,
 )
 from prerank.datasets.registry import canonical_name
 from prerank.errors import InputError, PrerankError
+from prerank.files.dataset_tables import MEND, table_shape
 
 __all__ = ["datasets"]
 
@@ -55,7 +57,7 @@ _LABELS = {"n_rows": "rows in the paper", "n_inputs": "inputs L", "n_targets": "
 def list_(folder: Folder = None, as_json: AsJson = False) -> None:
     """List the datasets: the paper's eighteen, and others that are in the folder."""
     place = data_folder() if folder is None else folder
-    copies = local_copies(place)
+    copies = local_tables(place)
     records = {record.name: record for record in DATASETS}
     rows = [_entry(name, records.get(name), copies.get(name)) for name in records | copies]
     if as_json:
@@ -121,7 +123,7 @@ def fetch_(
     failed = False
     for record in chosen:
         path = table_path(record.name, out)
-        problem = misfit(record, out)
+        problem = local_mismatch(record, out)
         if path.is_file() and not problem and not force:
             typer.echo(f"{record.name} is already there: {path} (--force downloads it again)")
             continue
@@ -172,15 +174,15 @@ def import_(
         typer.echo(f"replaced the {done.name} that was there")
     shape = _shape(done.n_rows, len(done.inputs), len(done.targets))
     typer.echo(f"{done.name}: {shape} in {done.path}")
-    if done.departure:
+    if done.mismatch:
         typer.echo(
-            f"Note: this is not the paper's {done.name} ({done.departure}), so published values do "
+            f"Note: this is not the paper's {done.name} ({done.mismatch}), so published values do "
             "not compare with it. Choose another --name for data of your own.",
             err=True,
         )
 
 
-def _entry(name: str, record: Dataset | None, copy: LocalCopy | None) -> dict[str, Any]:
+def _entry(name: str, record: Dataset | None, copy: LocalTable | None) -> dict[str, Any]:
     """One row of the list; what the registry does not know is a table of one's own."""
     rows, inputs, targets = copy.shape if copy and copy.shape else (None, None, None)
     return {
@@ -196,7 +198,7 @@ def _entry(name: str, record: Dataset | None, copy: LocalCopy | None) -> dict[st
 
 def _facts(name: str, folder: Path | None) -> dict[str, Any]:
     """All of a record, and how the table here compares to it; or a table of one's own."""
-    copy = local_copy(name, folder)
+    copy = local_table(name, folder)
     if copy and all(record.name != canonical_name(name) for record in DATASETS):
         table = load_table(name, folder)
         names = {"targets": table.targets, "inputs": table.inputs}
@@ -209,13 +211,13 @@ def _facts(name: str, folder: Path | None) -> dict[str, Any]:
         facts |= {key: value for key, value in asdict(record.origin).items() if value}
     if not record.fetchable:
         facts["import_with"] = _import_command(record)
-    local = _place(local_copy(record.name, folder))
+    local = _place(local_table(record.name, folder))
     if local:
-        local["right_numbers"] = has_right_numbers(record, folder)
+        local["right_numbers"] = is_registered_content(record, folder)
     return facts | {"local": local}
 
 
-def _place(copy: LocalCopy | None) -> dict[str, Any] | None:
+def _place(copy: LocalTable | None) -> dict[str, Any] | None:
     if copy is None:
         return None
     n_rows, n_inputs, n_targets = copy.shape or (None, None, None)

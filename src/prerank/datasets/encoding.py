@@ -3,15 +3,15 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from prerank.datasets.dataset_tables import Table
 from prerank.errors import InputError
 from prerank.files.columns import Column, as_column, as_float32, as_numbers, refuse_constant
+from prerank.files.dataset_tables import Table
+from prerank.files.frames import did_you_mean
 from prerank.inputs import repeated
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ _FEWEST_NUMBERS = 10  # values of a numeric column that stays
 _MOST_MISSING = 0.2
 _FEWEST_ROWS = 10  # so that the published split has one to validate on
 _ROW_NUMBER = re.compile(r"|__index_level_\d+__")  # as R and pandas write them
-_SHOWN_NAMES = 10
 
 
 @dataclass(frozen=True)
@@ -221,15 +220,10 @@ def _known(columns: "pa.Table", names: Sequence[str], role: str) -> list[str]:
     if again:
         raise InputError(f"{role} {again[0]!r} is named {names.count(again[0])} times")
     there = columns.column_names
-    for name in names:
-        if name in there:
-            continue
-        similar = {column.lower(): column for column in reversed(there)}
-        near = [similar[found] for found in get_close_matches(name.lower(), similar, n=3)]
-        known = ", ".join(there[:_SHOWN_NAMES]) + (", ..." if len(there) > _SHOWN_NAMES else "")
-        advice = f"did you mean {' or '.join(near)}?" if near else f"there are {known}"
-        article = "an" if role == "input" else "a"
-        raise InputError(f"there is no column {name!r} for {article} {role}; {advice}")
+    missing = [name for name in names if name not in there]
+    if missing:
+        unknown = ", ".join(map(repr, missing))
+        raise InputError(f"no column {unknown} for the {role}s; {did_you_mean(missing, there)}")
     return names
 
 

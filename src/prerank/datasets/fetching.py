@@ -12,13 +12,12 @@ from threading import Event, Thread
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from prerank.datasets.dataset_tables import Table, content_hash, save_table, table_path
-from prerank.datasets.description import Dataset, Origin
+from prerank.datasets.collection import local_mismatch, save_table, table_path
 from prerank.datasets.encoding import encode_table
-from prerank.datasets.local_tables import misfit
-from prerank.datasets.registry import find_dataset
+from prerank.datasets.registry import Dataset, Origin, find_dataset
 from prerank.errors import InputError, PrerankError
 from prerank.files.column_files import parse_columns
+from prerank.files.dataset_tables import Table, content_hash
 from prerank.inputs import as_positive
 
 __all__ = ["FetchError", "fetch"]
@@ -76,7 +75,7 @@ def fetch(
     record = find_dataset(dataset) if isinstance(dataset, str) else dataset
     seconds = as_positive(timeout, "timeout")
     path = table_path(record.name, folder)
-    problem = misfit(record, folder)
+    problem = local_mismatch(record, folder)
     if path.is_file() and not problem and not force:
         return path
     if record.origin is None or not record.origin.verifiable:

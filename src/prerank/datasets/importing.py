@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from prerank.datasets.dataset_tables import check_name, save_table, table_path
+from prerank.datasets.collection import check_name, save_table, table_mismatch, table_path
 from prerank.datasets.encoding import encode_table
-from prerank.datasets.local_tables import departure
-from prerank.datasets.opening import SYNTHETIC
 from prerank.datasets.registry import DATASETS, canonical_name
+from prerank.datasets.synthetic import SYNTHETIC
 from prerank.errors import InputError
 from prerank.files.column_files import read_columns
+from prerank.files.frames import naming
 
 __all__ = ["Imported", "import_table"]
 
@@ -30,7 +30,7 @@ class Imported:
         rows_without_target: rows that were left out because a target is missing.
         rows_without_input: rows that were left out, of the others, because an input is missing.
         replaced: whether there was a file of that name before.
-        departure: how the table differs from the one of the paper, where it has the name of one;
+        mismatch: how the table differs from the paper's, where it has the name of one;
             published values do not compare with such a table.
     """
 
@@ -43,7 +43,12 @@ class Imported:
     rows_without_target: int
     rows_without_input: int
     replaced: bool = False
-    departure: str = ""
+    mismatch: str = ""
+
+    @property
+    def departure(self) -> str:
+        """Former name of `mismatch`."""
+        return self.mismatch
 
 
 def import_table(
@@ -102,12 +107,10 @@ def import_table(
     if source.is_file() and replaced and source.samefile(goal):
         raise InputError(f"{source} would be overwritten by its own encoding: choose another name")
     columns = read_columns(source, header=header)
-    try:
+    with naming(source):
         found = encode_table(
             columns, chosen, (targets,) if isinstance(targets, str) else targets, inputs
         )
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from error
     record = next((record for record in DATASETS if record.name == chosen), None)
     return Imported(
         name=chosen,
@@ -119,5 +122,5 @@ def import_table(
         rows_without_target=found.rows_without_target,
         rows_without_input=found.rows_without_input,
         replaced=replaced,
-        departure=departure(record, found.table) if record else "",
+        mismatch=table_mismatch(record, found.table) if record else "",
     )

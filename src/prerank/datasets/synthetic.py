@@ -10,7 +10,7 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 from prerank.errors import InputError
 from prerank.inputs import as_count, as_generator
 
-__all__ = ["AR1Regression", "OutlierRegression"]
+__all__ = ["SYNTHETIC", "AR1Regression", "OutlierRegression"]
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,13 @@ class OutlierRegression:
             Categorical(weights),
             MultivariateNormal(mean.unsqueeze(-2) + lift, scale_tril=factor),
         )
+
+
+SYNTHETIC: dict[str, AR1Regression | OutlierRegression] = {
+    "ar1": AR1Regression(dim=3),
+    "outliers": OutlierRegression(dim=3, share=0.05, factor=5.0),
+}
+"""Problems of known distribution that need no file, by the names in plans and `open_dataset`."""
 
 
 def _noise(

@@ -2,8 +2,7 @@
 
 from prerank.files.atomic import new_folder, write_atomically, writing
 from prerank.files.checks import check_file, check_place, check_size, check_within
-from prerank.files.forecast_files import read_forecasts
-from prerank.files.forecast_parts import Forecasts
+from prerank.files.forecast_files import Forecasts, read_forecasts
 from prerank.files.locks import FileLock
 from prerank.files.sample_writing import write_samples
 from prerank.files.tensors import read_tensors, write_tensors

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.files.alignment import ROW, Places, are_distinct, choose_keys, find_places
-from prerank.files.comparison import factorise, ranked
-from prerank.files.forecast_parts import Choices, Matched
-from prerank.files.frames import Frame, is_nested, is_numeric, listed, option
+from prerank.files.alignment import ROW, Choices, Matched, Places, choose_keys, find_places
+from prerank.files.columns import family
+from prerank.files.comparison import ranked
+from prerank.files.frames import Frame, is_numeric, listed, option
 
 __all__ = ["match_long", "varies"]
 
@@ -28,7 +28,7 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
         label: the column that numbers the samples.
     """
     numbered = samples.complete(label, " for the samples")
-    if is_nested(numbered):
+    if family(numbered.type) == "nested":
         raise InputError(
             f"{samples.path}: column {label!r} for the samples holds {numbered.type}: number them"
         )
@@ -54,9 +54,13 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
             keys = choose_keys(samples, observations, taken, choices.by)
     else:
         keys = choices.key
-    places = find_places(
-        samples, observations, keys, chosen=choices.key is not None, by_order=False
-    )
+    places = find_places(samples, observations, keys, chosen=choices.key is not None)
+    if places is None:
+        raise InputError(
+            f"{samples.path}: nothing tells which forecast a row belongs to: name columns that are "
+            f"also in {observations.path.name} with {option('key')}, or add a column {ROW!r} that "
+            "counts the rows of the observations from 0"
+        )
     if choices.key is None:
         _refuse_doubtful_keys(samples, observations, places)
     chosen = _by_forecast(samples, places, numbers, label)  # (N, S)
@@ -108,7 +112,7 @@ def varies(values: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> boo
 
 
 def _codes(samples: Frame, name: str) -> npt.NDArray[np.int64]:
-    codes = factorise([samples.columns[name]])
+    codes = samples.codes(name)
     codes[samples.missing(name)] = -1
     return codes
 
@@ -197,11 +201,11 @@ def _refuse_doubtful_keys(samples: Frame, observations: Frame, places: Places) -
     """A target that no sample varies looks like a key, and would select rows by their outcome."""
     for name in places.keys:
         rest = [key for key in places.keys if key != name]
-        doubtful = is_numeric(observations.columns[name]) and are_distinct(observations, rest)
+        doubtful = is_numeric(observations.columns[name]) and observations.distinguishes(rest)
         if not (doubtful and rest):
             continue
-        without = find_places(samples, observations, rest, chosen=True, by_order=False)
-        if not np.array_equal(without.rows, places.rows):
+        without = find_places(samples, observations, rest, chosen=True)
+        if without is not None and not np.array_equal(without.rows, places.rows):
             raise InputError(
                 f"{samples.path}: column {name!r} is the same in every sample of a forecast and "
                 f"differs from {observations.path.name}: say whether it is a target, with "

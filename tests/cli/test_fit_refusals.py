@@ -98,7 +98,7 @@ def test_a_folder_is_no_table(name, place):
 OPTIONS = {
     "unknown target": (("--targets", "flwo"), "no column 'flwo' for the targets; did you m"),
     "unknown input": (("--inputs", "dpth"), "no column 'dpth' for the inputs; did you mean dep"),
-    "unknown ignored": (("--ignore", "name"), "no column 'name' for the ignored columns; there are"),
+    "unknown ignored": (("--ignore", "name"), "no column 'name' for the ignored columns; there"),
     "target twice": (
         ("--targets", "flow,flow"),
         "targets name flow more than once: name each once",

@@ -24,7 +24,7 @@ from prerank.estimators import load_model
 from prerank.estimators.base import JointRegressor
 from prerank.files import read_forecasts
 from prerank.files.dataset_tables import table_shape
-from prerank.files.tensors import digest
+from prerank.files.values import digest
 from prerank.models import MixtureNetwork
 from prerank.study import NONE, Plan, Store, Unit
 from prerank.study import tables as study_tables

@@ -1,18 +1,18 @@
-"""Files and folders that take their place in one step, or not at all."""
+"""Files and folders that are written in one step or not at all, and locks between processes."""
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import filelock
+
 from prerank.errors import InputError
 
-__all__ = ["new_folder", "write_atomically", "writing"]
-
-_UMASK = os.umask(0o077)  # the only way to learn it is to set it: once, before there are threads
-os.umask(_UMASK)
+__all__ = ["FileLock", "check_file", "check_place", "new_folder", "write_atomically", "writing"]
 
 
 def write_atomically(
@@ -31,12 +31,14 @@ def write_atomically(
     if target.exists() and not target.is_file():
         raise InputError(f"{target} is not a file: it is not replaced")
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    # Not by `tempfile`, whose files are private: the kernel applies the umask to these rights.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    rights = os.fstat(handle).st_mode & 0o777
     os.close(handle)
-    temporary = Path(name)
     try:
         write(temporary)
-        temporary.chmod(0o666 & ~_UMASK)  # temporary files are private by default
+        temporary.chmod(rights)  # a library may have put a private file in its place
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         if not keep or not _linked(temporary, target):
@@ -96,6 +98,60 @@ def new_folder(out: Path, check: Callable[[Path], None]) -> Iterator[Path]:
             _swap(folder, target, hold / "old")
         finally:
             shutil.rmtree(hold, ignore_errors=True)
+
+
+def check_file(out: Path, *sources: Path) -> None:
+    """Refuse a file to write that cannot be, or that is read as well.
+
+    Args:
+        out: the file.
+        sources: files that are read.
+    """
+    with writing(out):
+        if out.exists() and not out.is_file():
+            raise InputError(f"{out} is not a file: it is not replaced")
+        for source in sources:
+            if out.exists() and source.exists() and out.samefile(source):
+                raise InputError(f"{out} is read by this command: choose another file to write")
+        check_place(out)
+
+
+def check_place(path: Path) -> None:
+    """Raise what the file system says of a new file beside a path, or where that would be made."""
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+class FileLock:
+    """A lock that is free again when its block or its process ends, however that ends.
+
+    Args:
+        path: of a file that is made for the purpose, and stays.
+
+    Example:
+        >>> path = Path(tempfile.mkdtemp()) / "unit.lock"
+        >>> with FileLock(path) as first, FileLock(path) as second:
+        ...     first, second
+        (True, False)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._locks: list[filelock.BaseFileLock] = []  # of the blocks that are open
+
+    def __enter__(self) -> bool:
+        """Take the lock and return whether it was free; never wait."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(self._path, blocking=False)
+        with suppress(filelock.Timeout):
+            lock.acquire()
+        self._locks.append(lock)
+        return lock.is_locked
+
+    def __exit__(self, *_: object) -> None:
+        """Release it."""
+        self._locks.pop().release()
 
 
 def _swap(new: Path, target: Path, old: Path) -> None:

@@ -1,38 +1,13 @@
-"""What is refused before the work: places, sizes and links."""
+"""Files that are refused before they are read: claims that do not fit their size, and links."""
 
-import tempfile
 from pathlib import Path
 
 from prerank.errors import InputError
-from prerank.files.atomic import writing
 
-__all__ = ["check_file", "check_place", "check_size", "check_within"]
+__all__ = ["check_size", "check_within"]
 
 _SMALL = 2**30  # bytes that a file may hold, however short it is
 _PACKED = 1032  # the most bytes that deflate packs into one
-
-
-def check_file(out: Path, *sources: Path) -> None:
-    """Refuse a file to write that cannot be, or that is read as well.
-
-    Args:
-        out: the file.
-        sources: files that are read.
-    """
-    with writing(out):
-        if out.exists() and not out.is_file():
-            raise InputError(f"{out} is not a file: it is not replaced")
-        for source in sources:
-            if out.exists() and source.exists() and out.samefile(source):
-                raise InputError(f"{out} is read by this command: choose another file to write")
-        check_place(out)
-
-
-def check_place(path: Path) -> None:
-    """Raise what the file system says of a new file beside a path, or where that would be made."""
-    folder = next(folder for folder in path.absolute().parents if folder.exists())
-    with tempfile.TemporaryFile(dir=folder):
-        pass
 
 
 def check_size(path: Path, claimed: int) -> None:
@@ -51,7 +26,7 @@ def check_size(path: Path, claimed: int) -> None:
     if claimed > max(_SMALL, _PACKED * stored):
         raise InputError(
             f"the file claims to hold {claimed / 2**30:.1f} GiB and has {stored} bytes: it is "
-            "damaged, or means harm"
+            "corrupt or malicious"
         )
 
 

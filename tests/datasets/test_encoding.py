@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerank.datasets.encoding import encode_inputs, encode_table
+from prerank.datasets.preprocessing import encode_inputs, encode_table
 from prerank.errors import InputError
 from prerank.files.columns import as_column, as_numbers
 

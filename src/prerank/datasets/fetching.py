@@ -13,7 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from prerank.datasets.collection import local_mismatch, save_table, table_path
-from prerank.datasets.encoding import encode_table
+from prerank.datasets.preprocessing import encode_table
 from prerank.datasets.registry import Dataset, Origin, find_dataset
 from prerank.errors import InputError, PrerankError
 from prerank.files.column_files import parse_columns

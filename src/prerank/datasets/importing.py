@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prerank.datasets.collection import check_name, save_table, table_mismatch, table_path
-from prerank.datasets.encoding import encode_table
+from prerank.datasets.preprocessing import encode_table
 from prerank.datasets.registry import DATASETS, canonical_name
 from prerank.datasets.synthetic import SYNTHETIC
 from prerank.errors import InputError
@@ -62,9 +62,8 @@ def import_table(
 ) -> Imported:
     r"""Encode a file as the datasets of the paper are, and put it beside them.
 
-    The rule of `prerank.datasets.encoding.encode_inputs` turns the input columns into numbers. The
-    result lies in `FOLDER/NAME.parquet`, replaces a file of that name in one step, and is what
-    `load_table` reads.
+    `prerank.datasets.preprocessing.encode_inputs` turns the input columns into numbers. The result
+    is `FOLDER/NAME.parquet`, which `load_table` reads; it replaces a file of that name in one step.
 
     Args:
         path: of a CSV (commas, semicolons or tabs), dense ARFF or Parquet file; its suffix tells.

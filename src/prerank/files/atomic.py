@@ -7,10 +7,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-import filelock
+from typing import TYPE_CHECKING
 
 from prerank.errors import InputError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 __all__ = ["FileLock", "check_file", "check_place", "new_folder", "write_atomically", "writing"]
 
@@ -138,10 +140,12 @@ class FileLock:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._locks: list[filelock.BaseFileLock] = []  # of the blocks that are open
+        self._locks: list[BaseFileLock] = []  # of the blocks that are open
 
     def __enter__(self) -> bool:
         """Take the lock and return whether it was free; never wait."""
+        import filelock
+
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(self._path, blocking=False)
         with suppress(filelock.Timeout):

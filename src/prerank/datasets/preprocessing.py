@@ -1,4 +1,4 @@
-"""The rule by which the columns of a file become inputs and targets."""
+"""How the published runs encode the columns of a file and split its rows."""
 
 import re
 from collections.abc import Sequence
@@ -7,18 +7,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from prerank.errors import InputError
 from prerank.files.columns import Column, as_column, as_float32, as_numbers, refuse_constant
 from prerank.files.dataset_tables import Table
+from prerank.files.encoding import one_hot
 from prerank.files.frames import did_you_mean
-from prerank.inputs import repeated
+from prerank.inputs import as_count, repeated
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Encoded", "Inputs", "encode_inputs", "encode_table"]
+__all__ = [
+    "PUBLISHED_SEEDS",
+    "Encoded",
+    "Inputs",
+    "Split",
+    "encode_inputs",
+    "encode_table",
+    "published_split",
+]
 
+PUBLISHED_SEEDS = (0, 42, 866, 12, 4)
+"""Seeds of the published runs: one split and one training each."""
+
+_SHARES = (0.4, 0.1, 0.3, 0.2)  # train, validation, calibration, test
+_CALIBRATION_CAP = 2048
 _MOST_CODES = 10  # whole numbers with at most so many values are a category
 _MOST_LEVELS = 20  # of a category that stays
 _FEWEST_NUMBERS = 10  # values of a numeric column that stays
@@ -111,16 +127,21 @@ def encode_inputs(columns: "pa.Table") -> Inputs:
         if column.kind == "text":
             values = column.values[complete]
             levels = sorted(set(values))
-            parts += [(values == level).astype(np.float32) for level in levels]
+            parts.append(one_hot(values, levels).astype(np.float32))
             names += [f"{column.name}={level}" for level in levels]
             origins += [f"level {level!r} of column {column.name!r}" for level in levels]
         else:
-            parts.append(as_float32(column, complete, faithful=True))
+            parts.append(as_float32(column, complete, faithful=True)[:, None])
             names.append(column.name)
             origins.append(f"column {column.name!r}")
-    _refuse_repeated(names, origins)
+    again = repeated(names)
+    if again:
+        same = [origin for name, origin in zip(names, origins, strict=True) if name == again[0]]
+        raise InputError(
+            f"{len(same)} inputs would be named {again[0]!r}: {' and '.join(same)}; rename a column"
+        )
     empty = np.empty((int(complete.sum()), 0), dtype=np.float32)
-    return Inputs(np.stack(parts, axis=1) if parts else empty, tuple(names), complete, removed)
+    return Inputs(np.concatenate([empty, *parts], axis=1), tuple(names), complete, removed)
 
 
 def encode_table(
@@ -193,6 +214,39 @@ def encode_table(
     return Encoded(table, removed, without_target, without_input)
 
 
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of the four parts, each a vector of int64."""
+
+    train: Tensor
+    validation: Tensor
+    calibration: Tensor
+    test: Tensor
+
+
+def published_split(n: int, seed: int) -> Split:
+    """Split n rows as the published runs did.
+
+    Shares of 40, 10, 30 and 20 % for training, validation, calibration and test. The calibration
+    part is capped at 2048 rows and the surplus shared equally among the other three; sizes are
+    truncated and what remains goes to the test part. Rows are permuted by torch's generator.
+
+    Example:
+        >>> split = published_split(10_000, seed=0)
+        >>> len(split.train), len(split.validation), len(split.calibration), len(split.test)
+        (4317, 1317, 2048, 2318)
+    """
+    as_count(n, "n", minimum=1)
+    surplus = max(0.0, _SHARES[2] - _CALIBRATION_CAP / n) / 3
+    train, validation = (int((share + surplus) * n) for share in _SHARES[:2])
+    calibration = min(int(_SHARES[2] * n), _CALIBRATION_CAP)
+    test = n - train - validation - calibration
+    if min(train, validation, test) < 1:
+        raise InputError(f"n = {n} rows are too few to split into four parts")
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    return Split(*order.split([train, validation, calibration, test]))
+
+
 def _objection(column: Column) -> str:
     """Why the rule removes a column, or nothing."""
     share = column.missing.mean() if len(column.missing) else 0.0
@@ -225,15 +279,6 @@ def _known(columns: "pa.Table", names: Sequence[str], role: str) -> list[str]:
         unknown = ", ".join(map(repr, missing))
         raise InputError(f"no column {unknown} for the {role}s; {did_you_mean(missing, there)}")
     return names
-
-
-def _refuse_repeated(names: Sequence[str], origins: Sequence[str]) -> None:
-    again = repeated(names)
-    if again:
-        same = [origin for name, origin in zip(names, origins, strict=True) if name == again[0]]
-        raise InputError(
-            f"{len(same)} inputs would be named {again[0]!r}: {' and '.join(same)}; rename a column"
-        )
 
 
 def _refuse_empty(columns: "pa.Table", names: Sequence[str]) -> None:

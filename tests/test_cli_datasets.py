@@ -76,7 +76,7 @@ def test_list_without_any_table(data):
     assert done.exit_code == 0
     for record in DATASETS:
         assert f" {record.name} " in done.stdout
-    assert "to be brought" in done.stdout
+    assert "not downloadable" in done.stdout
     assert "Vekteur/multi-output-conformal-regression" in done.stdout
     assert not data.exists()
 

@@ -1,4 +1,8 @@
-"""Getting public datasets: download, check, encode, write."""
+"""Getting public datasets: download, check, encode, write.
+
+`pooch` is not used: it stores whatever a server sends, has no limit of size or total time, and
+knows no mirror on disk.
+"""
 
 import hashlib
 import http.client
@@ -87,7 +91,7 @@ def fetch(
         )
     address = _address(record.origin, origin)
     try:
-        data = _download(address, record.origin, seconds, on_bytes or _ignore)
+        data = _download(address, record.origin, seconds, on_bytes or (lambda _: None))
     except FetchError as error:
         raise FetchError(f"cannot fetch {record.name} from {address}: {error}") from error
     try:
@@ -225,7 +229,3 @@ def _encode(data: bytes, record: Dataset, original: Origin) -> Table:
             "differently: please report this with their versions"
         )
     return table
-
-
-def _ignore(_: int) -> None:
-    """No one wants to know about the progress."""

@@ -3,6 +3,7 @@
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 from urllib.parse import quote
 
 from prerank.errors import InputError
@@ -127,10 +128,11 @@ def _read_registry() -> tuple[Dataset, ...]:
     benchmark = entries.pop("benchmark")
     records = []
     for name, entry in entries.items():
-        facts = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+        facts: dict[str, Any] = {"n_inputs": None}
+        facts |= {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
         if "origin" in facts:
             facts["origin"] = Origin(**(benchmark | facts["origin"]))
-        records.append(Dataset(name, **({"n_inputs": None} | facts)))
+        records.append(Dataset(name, **facts))
     return tuple(records)
 
 

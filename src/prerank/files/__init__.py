@@ -1,14 +1,15 @@
 """Files and folders that are whole or absent: refused before the work, written in one step."""
 
-from prerank.files.atomic import (
+from prerank.files.disk import (
     FileLock,
     check_file,
     check_place,
+    check_size,
+    check_within,
     new_folder,
     write_atomically,
     writing,
 )
-from prerank.files.checks import check_size, check_within
 from prerank.files.forecast_files import Forecasts, read_forecasts
 from prerank.files.sample_writing import write_samples
 from prerank.files.values import (

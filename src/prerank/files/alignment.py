@@ -129,7 +129,7 @@ class Stack:
         samples = self.frame
         if samples.size != observations.size:
             raise InputError(
-                f"{samples.path}: {samples.size} forecasts for the {observations.size} rows of "
+                f"{samples.size} forecasts for the {observations.size} rows of "
                 f"{observations.path.name}, and no column in common that tells which belong "
                 f"together: add one to both files, or a column {ROW!r} to this one that counts the "
                 "rows of the observations from 0"
@@ -201,7 +201,7 @@ def _one_each(samples: Frame, places: Places) -> npt.NDArray[np.int64]:
         apart = [name for name, size in samples.dims.items() if name not in places.keys if size > 1]
         hint = f" (the observations have no dimension {listed(apart)})" if apart else ""
         raise InputError(
-            f"{samples.path}: there are several forecasts for {what}, in data rows {first + 1} and "
+            f"there are several forecasts for {what}, in data rows {first + 1} and "
             f"{second + 1}{hint}: keep one, or name all columns that tell them apart with "
             f"{option('key')}"
         )
@@ -228,8 +228,8 @@ def _look_up(
     distinct, without = len(np.unique(asked)), len(np.unique(asked[rows < 0]))
     if distinct == without:
         raise InputError(
-            f"{samples.path}: no forecast belongs to a row of {observations.path.name}: the first "
-            f"has {samples.described(keys, 0)}, the first observation "
+            f"no forecast belongs to a row of {observations.path.name}: the first has "
+            f"{samples.described(keys, 0)}, the first observation "
             f"{observations.described(keys, 0)}; write {listed(keys)} alike, or name other columns "
             f"with {option('key')}"
         )
@@ -249,8 +249,7 @@ def _pair(samples: Frame, observations: Frame, name: str) -> "pa.ChunkedArray":
         left, right = comparable(left, right)
     except InputError as error:
         raise InputError(
-            f"{samples.path}: key {name!r} cannot be compared with that of "
-            f"{observations.path.name}: {error}"
+            f"key {name!r} cannot be compared with that of {observations.path.name}: {error}"
         ) from error
     return pa.chunked_array([*left.chunks, *right.chunks], type=left.type)
 
@@ -264,7 +263,7 @@ def _check_dims(samples: Frame, observations: Frame, keys: Sequence[str]) -> Non
         sizes = (samples.dims[name], observations.dims[name])
         if any(bare) and (not all(bare) or sizes[0] != sizes[1]):
             raise InputError(
-                f"{samples.path}: dimension {name!r} has {sizes[0]} places here and {sizes[1]} in "
+                f"dimension {name!r} has {sizes[0]} places here and {sizes[1]} in "
                 f"{observations.path.name}, and not both have coordinates: add them"
             )
 
@@ -276,8 +275,8 @@ def _row_numbers(samples: Frame, observations: Frame) -> npt.NDArray[np.int64]:
     if bad.any():
         first = int(bad.argmax())
         raise InputError(
-            f"{samples.path}: column {ROW!r} is {numbers[first]:g} in data row {first + 1}, where "
-            f"it must count the rows of {observations.path.name} from 0 to {observations.size - 1}"
+            f"column {ROW!r} is {numbers[first]:g} in data row {first + 1}, where it must count "
+            f"the rows of {observations.path.name} from 0 to {observations.size - 1}"
         )
     return numbers.astype(np.int64)
 

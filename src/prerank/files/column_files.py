@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from prerank.errors import InputError
 from prerank.files.arff import read_arff
-from prerank.files.checks import check_size
 from prerank.files.columns import family
+from prerank.files.disk import check_size
 from prerank.files.frames import Frame, naming
 from prerank.inputs import repeated
 
@@ -69,10 +69,12 @@ def read_columns(
             several columns of one name; the message begins with the path.
     """
     file = Path(path)
+    suffix = file.suffix.lower()
+    if not header and suffix in _ARFF + _PARQUET:
+        raise InputError(f"{file}: only a CSV file can be without a header")
     try:
         with naming(file):
-            if file.suffix.lower() in _PARQUET:
-                _need_header(header)
+            if suffix in _PARQUET:
                 return read_parquet(file)
             return parse_columns(file.read_bytes(), file.name, header=header, text=text)
     except OSError as error:
@@ -95,7 +97,6 @@ def parse_columns(
         )
     content = _decode(data)
     if suffix in _ARFF:
-        _need_header(header)
         table = read_arff(content)
     else:
         start = content[:_SAMPLE_CHARACTERS]
@@ -291,11 +292,6 @@ def _fit(text: str, delimiter: str) -> tuple[bool, int]:
         widths.pop()
     agree = clean and len(set(widths)) == 1 and widths[0] > 1
     return agree, widths[0] if widths else 0
-
-
-def _need_header(header: bool) -> None:
-    if not header:
-        raise InputError("only a CSV file can be without a header")
 
 
 def _check_names(names: Collection[str]) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError, ShapeError
-from prerank.files.atomic import write_atomically
 from prerank.files.column_files import read_parquet
 from prerank.files.columns import as_column, as_float32
+from prerank.files.disk import write_atomically
 
 if TYPE_CHECKING:
     import pyarrow as pa

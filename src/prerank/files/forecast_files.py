@@ -11,7 +11,7 @@ import numpy.typing as npt
 from prerank.errors import InputError, ShapeError
 from prerank.files.alignment import Choices, Matched
 from prerank.files.column_files import ROW_NUMBERS, TABLES, read_frame
-from prerank.files.frames import Frame, listed, option
+from prerank.files.frames import Frame, listed, naming, option
 from prerank.files.netcdf import SampleGrid, read_dataset
 from prerank.files.sample_arrays import SampleArrays, read_arrays
 from prerank.files.sample_tables import SampleTable
@@ -123,7 +123,10 @@ def read_forecasts(
     source = _open(path)
     alone = truth == path or (truth.exists() and truth.samefile(path))
     observed = source if alone else _open(truth)
-    known = source.names() | observed.names()
+    with naming(path):
+        known = source.names()
+    with naming(truth):
+        known |= observed.names()
     choices = Choices(
         _names(targets, "targets", known), _names(key, "key", known), sample, sample_axis, by
     )
@@ -133,9 +136,13 @@ def read_forecasts(
             f"{path}: there are no observations beside the samples: an .npz file can hold them in "
             "an array 'observations', a wide table in columns of their own; or name another file"
         )
-    frame = observed.observations(choices, () if alone else source.offered(choices))
-    matched = source.match(frame, choices)
-    _check_samples(path, matched)
+    with naming(path):
+        offered = () if alone else source.offered(choices)
+    with naming(truth):
+        frame = observed.observations(choices, offered)
+    with naming(path, truth):
+        matched = source.match(frame, choices)
+        _check_samples(matched)
     values = _observed_values(frame, matched)
     groups = None if by is None else _groups(frame, matched, by)
     remarks = matched.remarks
@@ -195,16 +202,16 @@ def _check_choices(path: Path, source: object, choices: Choices) -> None:
         )
 
 
-def _check_samples(path: Path, matched: Matched) -> None:
+def _check_samples(matched: Matched) -> None:
     values = matched.values
     if len(values) < 2:
-        raise InputError(f"{path}: {len(values)} sample for each forecast, where 2 are needed")
+        raise InputError(f"{len(values)} sample for each forecast, where 2 are needed")
     bad = ~np.isfinite(values)
     if bad.any():
         s, n, d = (int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
         raise InputError(
-            f"{path}: {int(bad.sum())} of {bad.size} values are missing, NaN or infinite, the "
-            f"first in {matched.place(s, n, d)}: remove those forecasts, or mend them"
+            f"{int(bad.sum())} of {bad.size} values are missing, NaN or infinite, the first in "
+            f"{matched.place(s, n, d)}: remove those forecasts, or mend them"
         )
 
 

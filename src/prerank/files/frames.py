@@ -51,7 +51,8 @@ class Frame:
 
     def column(self, name: str, use: str = "") -> "pa.ChunkedArray":
         """The column of that name; an unknown name raises, and the message says what it is for."""
-        return self.columns[find_name(self.path, name, self.columns, use)]
+        with naming(self.path):
+            return self.columns[find_name(name, self.columns, use)]
 
     def complete(self, name: str, use: str) -> "pa.ChunkedArray":
         """The column of that name, where every row has a value."""
@@ -114,21 +115,25 @@ class Frame:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Put the path of a file before the message of an `InputError`, unless it is there already."""
+def naming(path: Path, *others: Path) -> Iterator[None]:
+    """Put the path of a file before the message of an `InputError`.
+
+    Args:
+        path: of the file.
+        others: further files that are read; a message that begins with one of them stays.
+    """
     try:
         yield
     except InputError as error:
-        said = str(error)
-        if said.startswith(f"{path}: "):
+        if str(error).startswith(tuple(f"{known}: " for known in (path, *others))):
             raise
-        raise type(error)(f"{path}: {said}") from error
+        raise type(error)(f"{path}: {error}") from error
 
 
-def find_name(path: Path, name: str, names: Collection[str], use: str = "") -> str:
+def find_name(name: str, names: Collection[str], use: str = "") -> str:
     """A name that is among others; an unknown one raises, with similar ones in the message."""
     if name not in names:
-        raise InputError(f"{path}: no column {name!r}{use}; {did_you_mean([name], names)}")
+        raise InputError(f"no column {name!r}{use}; {did_you_mean([name], names)}")
     return name
 
 

@@ -29,14 +29,10 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
     """
     numbered = samples.complete(label, " for the samples")
     if family(numbered.type) == "nested":
-        raise InputError(
-            f"{samples.path}: column {label!r} for the samples holds {numbered.type}: number them"
-        )
+        raise InputError(f"column {label!r} for the samples holds {numbered.type}: number them")
     numbers = ranked(numbered)
     if numbers.max() == 0:
-        raise InputError(
-            f"{samples.path}: column {label!r} numbers a single sample, where 2 are needed"
-        )
+        raise InputError(f"column {label!r} numbers a single sample, where 2 are needed")
     others = {label, *(choices.key or ())} | ({choices.by} if choices.by else set())
     free = [n for n in observations.columns if n in samples.columns and n not in others]
     varying = {name: varies(_codes(samples, name), numbers) for name in free}
@@ -57,9 +53,9 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
     places = find_places(samples, observations, keys, chosen=choices.key is not None)
     if places is None:
         raise InputError(
-            f"{samples.path}: nothing tells which forecast a row belongs to: name columns that are "
-            f"also in {observations.path.name} with {option('key')}, or add a column {ROW!r} that "
-            "counts the rows of the observations from 0"
+            "nothing tells which forecast a row belongs to: name columns that are also in "
+            f"{observations.path.name} with {option('key')}, or add a column {ROW!r} that counts "
+            "the rows of the observations from 0"
         )
     if choices.key is None:
         _refuse_doubtful_keys(samples, observations, places)
@@ -126,9 +122,9 @@ def _targets(samples: Frame, observations: Frame, varying: Mapping[str, bool]) -
     )
     if not found:
         raise InputError(
-            f"{samples.path}: no column in common with {observations.path.name} differs from "
-            f"sample to sample: name the targets with {option('targets')}; here are "
-            f"{listed(samples.columns)}, there {listed(observations.columns)}"
+            f"no column in common with {observations.path.name} differs from sample to sample: "
+            f"name the targets with {option('targets')}; here are {listed(samples.columns)}, there "
+            f"{listed(observations.columns)}"
         )
     return found
 
@@ -160,9 +156,9 @@ def _refuse_tidy(
         values = _alone(samples, replace(samples, columns={}), numbers, others)[:1]
         rest = [other for other in samples.columns if other not in (name, *values)]
         raise InputError(
-            f"{samples.path}: column {name!r} holds names of targets, where each target needs a "
-            f"column of its own: reshape the table, in pandas with .pivot(index={rest}, "
-            f"columns={name!r}, values={next(iter(values), 'value')!r}).reset_index()"
+            f"column {name!r} holds names of targets, where each target needs a column of its own: "
+            f"reshape the table, in pandas with .pivot(index={rest}, columns={name!r}, "
+            f"values={next(iter(values), 'value')!r}).reset_index()"
         )
 
 
@@ -178,9 +174,9 @@ def _by_forecast(
     if len(again):
         first, second = order[again[0]], order[again[0] + 1]
         raise InputError(
-            f"{samples.path}: {samples.described([*keys, label], int(first))} stands in data rows "
-            f"{first + 1} and {second + 1}: keep one of them, or name all columns that tell the "
-            f"forecasts apart with {option('key')}"
+            f"{samples.described([*keys, label], int(first))} stands in data rows {first + 1} and "
+            f"{second + 1}: keep one of them, or name all columns that tell the forecasts apart "
+            f"with {option('key')}"
         )
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     counts = np.diff(starts, append=len(rows))
@@ -190,9 +186,8 @@ def _by_forecast(
         first = int(odd[0])
         what = samples.described(keys, int(order[starts[first]]))
         raise InputError(
-            f"{samples.path}: {len(odd)} of {len(counts)} forecasts have another number of samples "
-            f"than {usual}, the first of them {what} with {counts[first]}: give every forecast "
-            "equally many"
+            f"{len(odd)} of {len(counts)} forecasts have another number of samples than {usual}, "
+            f"the first of them {what} with {counts[first]}: give every forecast equally many"
         )
     return order.reshape(-1, usual)
 
@@ -207,7 +202,7 @@ def _refuse_doubtful_keys(samples: Frame, observations: Frame, places: Places) -
         without = find_places(samples, observations, rest, chosen=True)
         if without is not None and not np.array_equal(without.rows, places.rows):
             raise InputError(
-                f"{samples.path}: column {name!r} is the same in every sample of a forecast and "
-                f"differs from {observations.path.name}: say whether it is a target, with "
-                f"{option('targets')}, or tells forecasts apart, with {option('key')}"
+                f"column {name!r} is the same in every sample of a forecast and differs from "
+                f"{observations.path.name}: say whether it is a target, with {option('targets')}, "
+                f"or tells forecasts apart, with {option('key')}"
             )

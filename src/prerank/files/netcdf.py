@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from prerank.errors import InputError
 from prerank.files.alignment import Choices, Matched, Stack
-from prerank.files.checks import check_size
 from prerank.files.columns import as_arrow
+from prerank.files.disk import check_size
 from prerank.files.frames import Frame, find_name, listed, naming, option
 from prerank.files.sample_tables import SAMPLE_NAMES, find_sample_name
 
@@ -113,7 +113,7 @@ class SampleGrid:
         known = self.offered(choices)
         names = choices.targets or tuple(name for name in known if name in offered) or known
         if not names:
-            raise InputError(f"{self.path}: there is no variable with numbers for a target")
+            raise InputError("there is no variable with numbers for a target")
         dims = self._dimensions(names)
         frame = self._coordinates(dims)
         columns = {name: as_arrow(self._values(name, dims).ravel()) for name in names}
@@ -125,27 +125,25 @@ class SampleGrid:
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations."""
-        path, dataset = self.path, self.dataset
+        dataset = self.dataset
         sizes = {str(name): size for name, size in dataset.sizes.items()}
-        member = find_sample_name(path, sizes, choices.sample, "dimension")
+        member = find_sample_name(sizes, choices.sample, "dimension")
         if member is None:
             raise InputError(
-                f"{path}: no dimension numbers the samples; there are {listed(sizes) or 'none'}: "
-                f"call it {', '.join(SAMPLE_NAMES)}, or name it with {option('sample')}"
+                f"no dimension numbers the samples; there are {listed(sizes) or 'none'}: call it "
+                f"{', '.join(SAMPLE_NAMES)}, or name it with {option('sample')}"
             )
         known = tuple(name for name in self.offered(choices) if member in dataset[name].dims)
         targets = choices.targets or tuple(n for n in observations.columns if n in known)
         if not targets:
             raise InputError(
-                f"{path}: none of the variables {listed(known) or '(there are none)'} with "
-                f"dimension {member!r} is in {observations.path.name}, which has "
+                f"none of the variables {listed(known) or '(there are none)'} with dimension "
+                f"{member!r} is in {observations.path.name}, which has "
                 f"{listed(observations.columns)}: name them alike"
             )
         dims = self._dimensions(targets)
         if member not in dims:
-            raise InputError(
-                f"{path}: variable {targets[0]!r} has no dimension {member!r} of samples"
-            )
+            raise InputError(f"variable {targets[0]!r} has no dimension {member!r} of samples")
         rows = tuple(name for name in dims if name != member)
         frame = self._coordinates(rows)
         values = [self._values(n, (member, *rows)).reshape(-1, frame.size) for n in targets]
@@ -161,13 +159,13 @@ class SampleGrid:
         """The dimensions of the first variable, which the others must have too."""
         variables = {str(name) for name in self.dataset.data_vars}
         for name in names:
-            find_name(self.path, name, variables, " for a target")
+            find_name(name, variables, " for a target")
         first = tuple(str(dim) for dim in self.dataset[names[0]].dims)
         for name in names[1:]:
             dims = tuple(str(dim) for dim in self.dataset[name].dims)
             if set(dims) != set(first):
                 raise InputError(
-                    f"{self.path}: {names[0]!r} has dimensions {listed(first)} and {name!r} "
+                    f"{names[0]!r} has dimensions {listed(first)} and {name!r} "
                     f"{listed(dims) or 'none'}: all targets need the same"
                 )
         return first
@@ -176,13 +174,10 @@ class SampleGrid:
         variable = self.dataset[name]
         if variable.dtype.kind not in "fiub":
             raise InputError(
-                f"{self.path}: variable {name!r} holds {variable.dtype}: only numbers can be used "
-                "for a target"
+                f"variable {name!r} holds {variable.dtype}: only numbers can be used for a target"
             )
         if variable.size == 0:
-            raise InputError(
-                f"{self.path}: variable {name!r} is empty: its shape is {variable.shape}"
-            )
+            raise InputError(f"variable {name!r} is empty: its shape is {variable.shape}")
         return variable.transpose(*dims).to_numpy().astype(np.float64)
 
     def _coordinates(self, dims: tuple[str, ...]) -> Frame:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from prerank.errors import InputError, ShapeError
 from prerank.files.alignment import Choices, Matched, Stack
-from prerank.files.checks import check_size
 from prerank.files.columns import as_arrow
+from prerank.files.disk import check_size
 from prerank.files.frames import Frame, find_name, is_numeric, listed, naming, option
 from prerank.inputs import repeated
 
@@ -89,8 +89,8 @@ class SampleArrays:
         again = repeated(targets)
         if again:
             raise InputError(
-                f"{self.path}: the array 'targets' names {', '.join(again)} more than once: give "
-                "each target a name of its own"
+                f"the array 'targets' names {', '.join(again)} more than once: give each target a "
+                "name of its own"
             )
         keys = (n.removeprefix(KEY_PREFIX) for n in self.arrays if n.startswith(KEY_PREFIX))
         return {*targets, *keys}
@@ -115,15 +115,13 @@ class SampleArrays:
         if values.ndim == 1:
             values = values[:, None]
         if values.ndim != 2:
-            raise ShapeError(
-                f"{self.path}: observations have shape {values.shape}: they must be (N, D)"
-            )
+            raise ShapeError(f"observations have shape {values.shape}: they must be (N, D)")
         default = [f"y{d}" for d in range(values.shape[1])]
         known = tuple(self._stored() or choices.targets or offered or default)
         if len(known) != values.shape[1]:
             raise ShapeError(
-                f"{self.path}: observations have shape {values.shape}, and {len(known)} targets "
-                f"are named: {listed(known)}; name them with {option('targets')}"
+                f"observations have shape {values.shape}, and {len(known)} targets are named: "
+                f"{listed(known)}; name them with {option('targets')}"
             )
         columns = dict(zip(known, map(as_arrow, values.T), strict=True))
         return Frame(self.path, len(values), columns | self._keys(len(values)))
@@ -144,7 +142,7 @@ class SampleArrays:
         if axis is None and _AXIS in arrays:
             known = arrays[_AXIS]
             axis = int(known.flat[0]) if known.dtype.kind == "i" and known.size else None
-        values, remarks = _samples_first(self.path, values, (size, len(names)), axis)
+        values, remarks = _samples_first(values, (size, len(names)), axis)
         tabled = observations.path.suffix.lower() not in (".npy", ".npz")
         if stored is None and choices.targets is None and tabled:
             remarks = (*remarks, f"targets were taken to be {listed(targets)}, in this order")
@@ -165,7 +163,7 @@ class SampleArrays:
     ) -> tuple[str, ...]:
         if choices.targets is not None:
             for name in choices.targets if stored is not None else ():
-                find_name(self.path, name, stored or (), " for a target")
+                find_name(name, stored or (), " for a target")
             return choices.targets
         others = {choices.by, *(choices.key or ()), *frame.columns}
         if stored is None:
@@ -173,9 +171,8 @@ class SampleArrays:
         found = tuple(n for n in observations.columns if n in stored and n not in others)
         if not found:
             raise InputError(
-                f"{self.path}: none of its targets {listed(stored)} is in "
-                f"{observations.path.name}, which has {listed(observations.columns)}: name them "
-                "alike"
+                f"none of its targets {listed(stored)} is in {observations.path.name}, which has "
+                f"{listed(observations.columns)}: name them alike"
             )
         return found
 
@@ -186,18 +183,13 @@ class SampleArrays:
         chosen = name if name in self.arrays else free[0] if len(free) == 1 else None
         if chosen is None:
             raise InputError(
-                f"{self.path}: no array {name!r}; there are {listed(self.arrays) or 'none'}: give "
-                "it that name"
+                f"no array {name!r}; there are {listed(self.arrays) or 'none'}: give it that name"
             )
         values = self.arrays[chosen]
         if values.dtype.kind not in "fiub":
-            raise InputError(
-                f"{self.path}: {name} are of type {values.dtype}: only numbers can be used"
-            )
+            raise InputError(f"{name} are of type {values.dtype}: only numbers can be used")
         if values.size == 0:
-            raise ShapeError(
-                f"{self.path}: {name} have shape {values.shape}: there is nothing in them"
-            )
+            raise ShapeError(f"{name} have shape {values.shape}: there is nothing in them")
         return values.astype(np.float64)
 
     def _keys(self, size: int) -> dict[str, Any]:
@@ -205,14 +197,13 @@ class SampleArrays:
         for name, values in keys.items():
             if values.shape != (size,):
                 raise ShapeError(
-                    f"{self.path}: array {name!r} has shape {values.shape}, where there are {size} "
-                    "forecasts"
+                    f"array {name!r} has shape {values.shape}, where there are {size} forecasts"
                 )
         return {name.removeprefix(KEY_PREFIX): as_arrow(values) for name, values in keys.items()}
 
 
 def _samples_first(
-    path: Path, values: npt.NDArray[np.float64], rest: tuple[int, int], axis: int | None
+    values: npt.NDArray[np.float64], rest: tuple[int, int], axis: int | None
 ) -> tuple[npt.NDArray[np.float64], tuple[str, ...]]:
     """Bring samples to `(S, N, D)`; the shape determines their axis if it is not given."""
     shape = values.shape
@@ -225,8 +216,7 @@ def _samples_first(
     if axis is not None:
         if not -values.ndim <= axis < values.ndim:
             raise InputError(
-                f"{path}: {option(_AXIS)} is {axis}, but samples have shape {shape}: axes count "
-                "from 0"
+                f"{option(_AXIS)} is {axis}, but samples have shape {shape}: axes count from 0"
             )
         axis %= values.ndim
         fits = [a for a in fits if a == axis]
@@ -234,7 +224,7 @@ def _samples_first(
         wanted = f"(S, {rest[0]}, {rest[1]})" + (f" or (S, {rest[0]})" if rest[1] == 1 else "")
         said = "" if axis is None else f" when axis {axis} is that of the samples"
         raise ShapeError(
-            f"{path}: samples have shape {shape}, which does not fit {rest[0]} rows and {rest[1]} "
+            f"samples have shape {shape}, which does not fit {rest[0]} rows and {rest[1]} "
             f"targets{said}: they should be {wanted}; if there are other targets, name them with "
             f"{option('targets')}"
         )

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
@@ -40,11 +39,12 @@ class SampleTable:
 
         Example:
             >>> import pyarrow as pa
+            >>> from pathlib import Path
             >>> wide = {f"rain_{k}": pa.chunked_array([[0.0, 0.0]]) for k in range(5)}
             >>> SampleTable(Frame(Path("a.csv"), 2, wide)).offered(Choices())
             ('rain',)
         """
-        label = find_sample_name(self.frame.path, self.frame.columns, choices.sample, "column")
+        label = find_sample_name(self.frame.columns, choices.sample, "column")
         if label is None:
             return tuple(self._numbered())
         others = {label, ROW, choices.by, *(choices.key or ())}
@@ -66,7 +66,7 @@ class SampleTable:
         plain = frame is not observations and any(name in frame.columns for name in wide)
         label = None
         if choices.sample is not None or plain or not wide:
-            label = find_sample_name(frame.path, frame.columns, choices.sample, "column")
+            label = find_sample_name(frame.columns, choices.sample, "column")
         if label is not None:
             return match_long(frame, observations, choices, label)
         if wide:
@@ -74,7 +74,7 @@ class SampleTable:
         absent = [n for n in self.candidates(observations) if n not in frame.columns]
         first = next(iter(choices.targets or absent), "y")
         raise InputError(
-            f"{frame.path}: no samples found: a long table needs a column that numbers them "
+            "no samples found: a long table needs a column that numbers them "
             f"({', '.join(SAMPLE_NAMES)}, or another that is named with {option('sample')}), a "
             f"wide one columns such as {first}_0, {first}_1, ... for the targets of "
             f"{observations.path.name}; there are {listed(frame.columns)}"
@@ -98,17 +98,17 @@ class SampleTable:
         for name in targets:
             if name not in columns:
                 raise InputError(
-                    f"{frame.path}: no columns {name}_0, {name}_1, ... for the target {name!r}; "
-                    f"there are some for {listed(columns)}"
+                    f"no columns {name}_0, {name}_1, ... for the target {name!r}; there are some "
+                    f"for {listed(columns)}"
                 )
         numbers = sorted(columns[targets[0]])
         for name in targets[1:]:
             apart = sorted(set(numbers) ^ set(columns[name]))
             if apart:
                 raise InputError(
-                    f"{frame.path}: target {targets[0]!r} has {len(numbers)} samples and target "
-                    f"{name!r} {len(columns[name])}, and only one of them has sample {apart[0]}: "
-                    "each sample needs a column for every target"
+                    f"target {targets[0]!r} has {len(numbers)} samples and target {name!r} "
+                    f"{len(columns[name])}, and only one of them has sample {apart[0]}: each "
+                    "sample needs a column for every target"
                 )
         values = [[frame.numbers(columns[name][k]) for name in targets] for k in numbers]
 
@@ -129,23 +129,21 @@ class SampleTable:
         for number, column in pairs:
             if number in columns:
                 raise InputError(
-                    f"{self.frame.path}: columns {columns[number]!r} and {column!r} are both "
-                    f"sample {number} of {target!r}: rename one of them"
+                    f"columns {columns[number]!r} and {column!r} are both sample {number} of "
+                    f"{target!r}: rename one of them"
                 )
             columns[number] = column
         return columns
 
 
-def find_sample_name(
-    path: Path, names: Collection[str], chosen: str | None, what: str
-) -> str | None:
+def find_sample_name(names: Collection[str], chosen: str | None, what: str) -> str | None:
     """The column or dimension that numbers the samples: the one chosen, or one of a known name."""
     if chosen is not None:
-        return find_name(path, chosen, names, " for the samples")
+        return find_name(chosen, names, " for the samples")
     found = [name for name in names if name.lower() in SAMPLE_NAMES]
     if len(found) > 1:
         raise InputError(
-            f"{path}: each {what} of {listed(found)} could number the samples: name the one that "
-            f"does with {option('sample')}"
+            f"each {what} of {listed(found)} could number the samples: name the one that does with "
+            f"{option('sample')}"
         )
     return found[0] if found else None

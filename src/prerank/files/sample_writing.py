@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from prerank.errors import InputError, ShapeError
 from prerank.files.alignment import ROW
-from prerank.files.atomic import write_atomically
 from prerank.files.columns import as_arrow
 from prerank.files.comparison import factorise
+from prerank.files.disk import write_atomically
 from prerank.files.frames import naming
 from prerank.files.sample_arrays import KEY_PREFIX
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from prerank.errors import InputError
-from prerank.files.atomic import write_atomically
+from prerank.files.disk import write_atomically
 
 __all__ = [
     "check_json",

@@ -1,4 +1,4 @@
-"""Bringing tables of one's own: CSV, ARFF and Parquet files with named targets."""
+"""Importing tables of one's own: CSV, ARFF and Parquet files with named targets."""
 
 import os
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def import_table(
     is `FOLDER/NAME.parquet`, which `load_table` reads; it replaces a file of that name in one step.
 
     Args:
-        path: of a CSV (commas, semicolons or tabs), dense ARFF or Parquet file; its suffix tells.
+        path: of a CSV (commas, semicolons or tabs), dense ARFF or Parquet file, by its suffix.
         targets: name of the target column, or names in the order they shall have.
         folder: where the result goes; `data_folder()` by default.
         name: of the dataset; that of the file, without its suffix, by default. None of `SYNTHETIC`,

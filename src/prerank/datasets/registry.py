@@ -52,7 +52,7 @@ class Origin:
 
     @property
     def verifiable(self) -> bool:
-        """Whether a download can be told from another file."""
+        """Whether a download can be verified."""
         return bool(self.sha256 and self.size)
 
     def at(self, folder: str) -> str:

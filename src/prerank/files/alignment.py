@@ -147,9 +147,9 @@ def choose_keys(
 ) -> tuple[str, ...]:
     """The columns that both files share, without those that are taken for something else.
 
-    Where a file has dimensions and these are enough to tell its rows apart, other coordinates are
+    Where a file has dimensions and these identify its rows, other coordinates are
     left out: two files seldom agree on each digit of a latitude. The groups are a key only where
-    rows cannot be told apart without them.
+    rows cannot be identified without them.
     """
     shared = [n for n in observations.columns if n in samples.columns and n not in taken]
     gridded = [frame.dims for frame in (samples, observations) if frame.dims]

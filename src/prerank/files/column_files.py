@@ -203,7 +203,7 @@ def read_parquet(path: Path) -> "pa.Table":
                     table = table.set_column(place, field.name, column.cast(kind))
                 if pa.types.is_timestamp(kind):
                     pa.scalar(0, kind).cast(pa.string())  # its time zone has to be known
-            # What pandas noted in the file would be parsed later, sound or not.
+            # What pandas noted in the file would be parsed later, valid or not.
             noted = {k: v for k, v in (schema.metadata or {}).items() if k != b"pandas"}
             return table.replace_schema_metadata(noted)
         except InputError:

@@ -30,7 +30,7 @@ _PACKED = 1032  # the most bytes that deflate packs into one
 
 
 def write_atomically(
-    path: str | os.PathLike[str], write: Callable[[Path], None], *, keep: bool = False
+    path: str | os.PathLike[str], write: Callable[[Path], object], *, keep: bool = False
 ) -> Path:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step.
 

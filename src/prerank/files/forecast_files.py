@@ -74,7 +74,7 @@ def read_forecasts(
 ) -> Forecasts:
     r"""Read samples of forecasts and what was observed, and put them side by side.
 
-    Samples and observations may be of different formats; suffixes tell:
+    Samples and observations may be of different formats, by their suffixes:
 
     - Tables (CSV, ARFF, Parquet). *Long* ones have a row for each forecast and sample, with a
       column `sample`, `member`, `realization`, `number`, `draw` or `ensemble` and one for each

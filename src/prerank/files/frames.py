@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from prerank.files.comparison import factorise
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Frame", "did_you_mean", "find_name", "is_numeric", "listed", "naming", "option"]
+__all__ = ["Frame", "did_you_mean", "find_name", "listed", "naming", "option"]
 
 _MOST_LISTED = 12
 
@@ -48,6 +49,11 @@ class Frame:
     columns: Mapping[str, "pa.ChunkedArray"]
     dims: Mapping[str, int] = field(default_factory=dict)
     bare: frozenset[str] = frozenset()
+
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        """Names of the columns with numbers; truth values, dates and text do not count."""
+        return tuple(n for n, column in self.columns.items() if family(column.type) == "number")
 
     def column(self, name: str, use: str = "") -> "pa.ChunkedArray":
         """The column of that name; an unknown name raises, and the message says what it is for."""
@@ -171,8 +177,3 @@ def option(name: str) -> str:
         'sample_axis (--sample-axis)'
     """
     return f"{name} (--{name.replace('_', '-')})"
-
-
-def is_numeric(column: "pa.ChunkedArray") -> bool:
-    """Whether a column holds numbers; truth values, dates and text do not count."""
-    return family(column.type) == "number"

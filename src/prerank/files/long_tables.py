@@ -10,7 +10,7 @@ from prerank.errors import InputError
 from prerank.files.alignment import ROW, Choices, Matched, Places, choose_keys, find_places
 from prerank.files.columns import family
 from prerank.files.comparison import ranked
-from prerank.files.frames import Frame, is_numeric, listed, option
+from prerank.files.frames import Frame, listed, option
 
 __all__ = ["match_long", "varies"]
 
@@ -118,7 +118,7 @@ def _targets(samples: Frame, observations: Frame, varying: Mapping[str, bool]) -
     found = tuple(
         name
         for name, differs in varying.items()
-        if differs and (is_numeric(samples.columns[name]) or is_numeric(observations.columns[name]))
+        if differs and name in samples.numeric + observations.numeric
     )
     if not found:
         raise InputError(
@@ -135,9 +135,9 @@ def _alone(
     """Columns that only the samples have, and that would be targets."""
     return tuple(
         name
-        for name, column in samples.columns.items()
+        for name in samples.numeric
         if name not in observations.columns and name not in {ROW, *others}
-        if is_numeric(column) and varies(_codes(samples, name), numbers)
+        if varies(_codes(samples, name), numbers)
     )
 
 
@@ -149,7 +149,7 @@ def _refuse_tidy(
 ) -> None:
     """Refuse a table with a row for each forecast, sample and target, and say how to reshape it."""
     for name, column in samples.columns.items():
-        if is_numeric(column) or name in others:
+        if name in samples.numeric or name in others:
             continue
         if set(wanted).isdisjoint(map(str, column.unique().to_pylist())):
             continue
@@ -196,7 +196,7 @@ def _refuse_doubtful_keys(samples: Frame, observations: Frame, places: Places) -
     """A target that no sample varies looks like a key, and would select rows by their outcome."""
     for name in places.keys:
         rest = [key for key in places.keys if key != name]
-        doubtful = is_numeric(observations.columns[name]) and observations.distinguishes(rest)
+        doubtful = name in observations.numeric and observations.distinguishes(rest)
         if not (doubtful and rest):
             continue
         without = find_places(samples, observations, rest, chosen=True)

@@ -15,7 +15,7 @@ from prerank.errors import InputError, ShapeError
 from prerank.files.alignment import Choices, Matched, Stack
 from prerank.files.columns import as_arrow
 from prerank.files.disk import check_size
-from prerank.files.frames import Frame, find_name, is_numeric, listed, naming, option
+from prerank.files.frames import Frame, find_name, listed, naming, option
 from prerank.inputs import repeated
 
 __all__ = ["KEY_PREFIX", "SampleArrays", "read_arrays"]
@@ -128,7 +128,7 @@ class SampleArrays:
 
     def candidates(self, observations: Frame) -> tuple[str, ...]:
         """Names of the observations that could be targets."""
-        return tuple(name for name, c in observations.columns.items() if is_numeric(c))
+        return observations.numeric
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations."""
@@ -167,7 +167,7 @@ class SampleArrays:
             return choices.targets
         others = {choices.by, *(choices.key or ()), *frame.columns}
         if stored is None:
-            return tuple(n for n in self.candidates(observations) if n not in others)
+            return tuple(n for n in observations.numeric if n not in others)
         found = tuple(n for n in observations.columns if n in stored and n not in others)
         if not found:
             raise InputError(

@@ -9,7 +9,7 @@ import numpy as np
 
 from prerank.errors import InputError
 from prerank.files.alignment import ROW, Choices, Matched, Stack
-from prerank.files.frames import Frame, find_name, is_numeric, listed, option
+from prerank.files.frames import Frame, find_name, listed, option
 from prerank.files.long_tables import match_long
 
 __all__ = ["SAMPLE_NAMES", "SampleTable", "find_sample_name"]
@@ -48,7 +48,7 @@ class SampleTable:
         if label is None:
             return tuple(self._numbered())
         others = {label, ROW, choices.by, *(choices.key or ())}
-        return tuple(name for name in self.candidates(self.frame) if name not in others)
+        return tuple(name for name in self.frame.numeric if name not in others)
 
     def observations(self, choices: Choices, offered: Collection[str]) -> Frame:
         """The columns."""
@@ -56,7 +56,7 @@ class SampleTable:
 
     def candidates(self, observations: Frame) -> tuple[str, ...]:
         """Names of the observations that could be targets."""
-        return tuple(name for name, c in observations.columns.items() if is_numeric(c))
+        return observations.numeric
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations; the order decides where both are the same frame."""
@@ -71,7 +71,7 @@ class SampleTable:
             return match_long(frame, observations, choices, label)
         if wide:
             return self._wide(tuple(wide), choices).match(observations, choices)
-        absent = [n for n in self.candidates(observations) if n not in frame.columns]
+        absent = [n for n in observations.numeric if n not in frame.columns]
         first = next(iter(choices.targets or absent), "y")
         raise InputError(
             "no samples found: a long table needs a column that numbers them "

@@ -98,7 +98,7 @@ def _check_values(samples: npt.ArrayLike, targets: tuple[str, ...]) -> npt.NDArr
 
 
 def _check_keys(key: Mapping[str, npt.ArrayLike], size: int) -> dict[str, npt.NDArray[Any]]:
-    """Keys as arrays of numbers, dates or text that tell the forecasts apart."""
+    """Keys as arrays of numbers, dates or text that identify the forecasts."""
     keys = {name: np.asarray(values) for name, values in key.items()}
     if not keys:
         raise InputError("a key needs at least one column; None counts the forecasts")

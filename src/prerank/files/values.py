@@ -32,7 +32,7 @@ _PACKAGES = ("prerank", "torch", "numpy", "scipy", "pandas", "pyarrow")
 def write_json(path: str | os.PathLike[str], value: object) -> Path:
     """Write a value as JSON."""
     text = check_json(value)
-    return write_atomically(path, lambda file: _write(file, text))
+    return write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
 def check_json(value: object) -> str:
@@ -113,7 +113,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:  # run from source
             found[name] = "source"
     return found
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")

@@ -98,14 +98,17 @@ def test_a_folder_is_no_table(name, place):
 OPTIONS = {
     "unknown target": (("--targets", "flwo"), "no column 'flwo' for the targets; did you m"),
     "unknown input": (("--inputs", "dpth"), "no column 'dpth' for the inputs; did you mean dep"),
-    "unknown ignored": (("--ignore", "name"), "no column 'name' for the ignored columns; there"),
+    "unknown ignored": (("--ignore", "name"), "no column 'name' for the ignored columns"),
     "target twice": (
         ("--targets", "flow,flow"),
         "targets name flow more than once: name each once",
     ),
-    "target as input": (("--inputs", "depth,flow"), "flow: a target cannot be an input"),
-    "target ignored": (("--ignore", "flow"), "flow: a target cannot be an input, or ignored"),
-    "input ignored": (("--inputs", "depth", "--ignore", "depth"), "depth: an input cannot be ign"),
+    "target as input": (
+        ("--inputs", "depth,flow"),
+        "flow: named for the targets and for",
+    ),
+    "target ignored": (("--ignore", "flow"), "flow: named for the targets and for the ign"),
+    "input ignored": (("--inputs", "depth", "--ignore", "depth"), "depth: named for the ignored "),
     "prerank": (("--preranks", "hdrr"), "unknown prerank 'hdrr'. Did you mean 'hdr'?"),
     "prerank of more targets": (
         ("--preranks", "dependency", "--strength", "1"),

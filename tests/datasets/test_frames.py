@@ -219,9 +219,15 @@ NAMES = {
     "unknown input": ({"inputs": ["dept"]}, "no column 'dept' for the inputs; did you mean depth"),
     "input twice": ({"inputs": ["bed", "bed"]}, "inputs name bed more than once"),
     "unknown ignored": ({"ignore": ["x"]}, "no column 'x' for the ignored columns"),
-    "target as input": ({"inputs": ["flow", "bed"]}, "flow: a target cannot be an input"),
-    "target ignored": ({"ignore": ["flow"]}, "flow: a target cannot be an input, or ignored"),
-    "input ignored": ({"inputs": ["bed"], "ignore": ["bed"]}, "bed: an input cannot be ignored"),
+    "target as input": (
+        {"inputs": ["flow", "bed"]},
+        "flow: named for the targets and for",
+    ),
+    "target ignored": ({"ignore": ["flow"]}, "flow: named for the targets and for the ign"),
+    "input ignored": (
+        {"inputs": ["bed"], "ignore": ["bed"]},
+        "bed: named for the ignored col",
+    ),
     "no inputs": ({"inputs": []}, "there is no input to learn from"),
 }
 

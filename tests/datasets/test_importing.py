@@ -174,7 +174,7 @@ BAD = {
     "text": ("a.csv", f"a,b,y\n{ROWS}1,2,many\n", "column 'y' holds text, such as 'many'"),
     "nothing": ("a.csv", "a,y\n" + "".join(f"{i},\n" for i in range(20)), "'y' are missing"),
     "few rows": ("a.csv", "a,y\n" + "1,2\n" * 9, "9 rows are left of 9"),
-    "one column": ("a.csv", "y\n" + "1\n" * 20, "no column for an input"),
+    "one column": ("a.csv", "y\n" + "1\n" * 20, "no input to learn from"),
     "one value": ("a.csv", "a,y\n" + "".join(f"{i},7\n" for i in range(20)), "target 'y' is 7 in"),
     "seconds": (
         "a.csv",

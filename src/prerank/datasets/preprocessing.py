@@ -14,7 +14,7 @@ from prerank.errors import InputError
 from prerank.files.columns import Column, as_column, as_float32, as_numbers, refuse_constant
 from prerank.files.dataset_tables import Table
 from prerank.files.encoding import one_hot
-from prerank.files.frames import did_you_mean
+from prerank.files.user_tables import check_roles
 from prerank.inputs import as_count, repeated
 
 if TYPE_CHECKING:
@@ -173,19 +173,15 @@ def encode_table(
     """
     import pyarrow as pa
 
-    targets = _known(columns, targets, "target")
+    targets = [targets] if isinstance(targets, str) else list(targets)
     removed: dict[str, str] = {}
     if inputs is None:
         others = [column for column in columns.column_names if column not in targets]
         removed = {c: "a row number" for c in others if _ROW_NUMBER.fullmatch(c)}
         chosen = [column for column in others if column not in removed]
     else:
-        chosen = _known(columns, inputs, "input")
-        both = [column for column in chosen if column in targets]
-        if both:
-            raise InputError(f"column {both[0]!r} cannot be an input and a target")
-    if not chosen:
-        raise InputError("there is no column for an input beside the targets")
+        chosen = list(inputs)
+    check_roles(columns.column_names, {"targets": targets, "inputs": chosen})
     _refuse_empty(columns, targets if inputs is None else [*targets, *chosen])
     outputs = [as_numbers(target, columns[target]) for target in targets]
     answered = ~np.any([output.missing for output in outputs], axis=0)
@@ -263,22 +259,6 @@ def _objection(column: Column) -> str:
     if not categorical and distinct < _FEWEST_NUMBERS:
         return f"numeric with {distinct} distinct values, fewer than {_FEWEST_NUMBERS}"
     return ""
-
-
-def _known(columns: "pa.Table", names: Sequence[str], role: str) -> list[str]:
-    """Names that the file has, each once; otherwise the message says which are near."""
-    names = [names] if isinstance(names, str) else list(names)
-    if not names:
-        raise InputError(f"at least one {role} has to be named")
-    again = repeated(names)
-    if again:
-        raise InputError(f"{role} {again[0]!r} is named {names.count(again[0])} times")
-    there = columns.column_names
-    missing = [name for name in names if name not in there]
-    if missing:
-        unknown = ", ".join(map(repr, missing))
-        raise InputError(f"no column {unknown} for the {role}s; {did_you_mean(missing, there)}")
-    return names
 
 
 def _refuse_empty(columns: "pa.Table", names: Sequence[str]) -> None:

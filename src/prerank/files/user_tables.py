@@ -1,8 +1,9 @@
 """Inputs and targets of a user's own file as data frames, with every obstacle named."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +18,22 @@ from prerank.inputs import repeated
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Names", "TrainingTable", "pick_names", "read_inputs", "read_training_table"]
+__all__ = [
+    "Names",
+    "TrainingTable",
+    "check_roles",
+    "pick_names",
+    "read_inputs",
+    "read_training_table",
+]
 
 Names = Sequence[str] | Callable[[Collection[str]], Sequence[str]]
 """Names of columns, or a function that gives them once those of the file are known."""
 
+_NEEDED = {
+    "targets": "name at least one target column",
+    "inputs": "there is no input to learn from: name at least one column that is no target",
+}
 _SHOWN_NAMES = 12
 _LARGEST = 1e150  # that can be squared and summed
 _NO_DATES = "leave it out (--ignore {!r}), or put numbers in its place, such as the day of the year"
@@ -82,7 +94,8 @@ def read_training_table(
     else:
         chosen = pick_names(inputs, source.columns)
     with naming(source.path):
-        _check_names(source, goals, chosen, ignored)
+        roles = {"targets": goals, "ignored columns": ignored, "inputs": chosen}
+        check_roles(source.columns, roles)
         table = _pandas(source, [*chosen, *goals], _NO_DATES)
         for name in goals:
             table[name] = _target(source, name)
@@ -114,7 +127,7 @@ def read_inputs(
     """
     source = read_frame(path, text=set(names) - set(numbers))
     with naming(source.path):
-        _check_known(source, names, "input")
+        check_roles(source.columns, {"inputs": names})
         table = _pandas(source, list(names), "write it as in the table that the model is fitted to")
         _refuse_missing(table, "remove those rows, or fill them in")
         for name in numbers:
@@ -129,31 +142,32 @@ def pick_names(names: Names, known: Collection[str]) -> list[str]:
     return list(names(known) if callable(names) else names)
 
 
-def _check_names(
-    source: Frame, targets: Sequence[str], inputs: Sequence[str], ignore: Sequence[str]
-) -> None:
-    if not targets:
-        raise InputError("name at least one target column")
-    for names, role in ((targets, "target"), (ignore, "ignored column"), (inputs, "input")):
-        _check_known(source, names, role)
-    both = sorted(set(targets) & {*inputs, *ignore})
-    if both:
-        raise InputError(f"{', '.join(both)}: a target cannot be an input, or ignored, as well")
-    both = sorted(set(inputs) & set(ignore))
-    if both:
-        raise InputError(f"{', '.join(both)}: an input cannot be ignored as well")
-    if not inputs:
-        raise InputError("every column is a target or ignored: there is no input to learn from")
+def check_roles(known: Collection[str], roles: Mapping[str, Sequence[str]]) -> None:
+    """Refuse names that are unknown, repeated or in two roles, and targets or inputs without any.
 
+    Args:
+        known: names of the columns.
+        roles: names of the `targets`, the `inputs` and the `ignored columns`.
 
-def _check_known(source: Frame, names: Sequence[str], role: str) -> None:
-    again = repeated(names)
-    if again:
-        raise InputError(f"{role}s name {', '.join(again)} more than once: name each once")
-    missing = [name for name in names if name not in source.columns]
-    if missing:
-        unknown, advice = ", ".join(map(repr, missing)), did_you_mean(missing, source.columns)
-        raise InputError(f"no column {unknown} for the {role}s; {advice}")
+    Example:
+        >>> check_roles(["flow", "depth"], {"targets": ["flow"], "inputs": ["dpth"]})
+        Traceback (most recent call last):
+        prerank.errors.InputError: no column 'dpth' for the inputs; did you mean depth?
+    """
+    for role, names in roles.items():
+        again = repeated(names)
+        if again:
+            raise InputError(f"{role} name {', '.join(again)} more than once: name each once")
+        missing = [name for name in names if name not in known]
+        if missing:
+            unknown = ", ".join(map(repr, missing))
+            raise InputError(f"no column {unknown} for the {role}; {did_you_mean(missing, known)}")
+        if not names and role in _NEEDED:
+            raise InputError(_NEEDED[role])
+    for (one, names), (other, others) in combinations(roles.items(), 2):
+        both = sorted(set(names) & set(others))
+        if both:
+            raise InputError(f"{', '.join(both)}: named for the {one} and for the {other}")
 
 
 def _pandas(source: Frame, names: list[str], instead: str) -> "pd.DataFrame":

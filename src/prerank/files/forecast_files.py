@@ -124,11 +124,11 @@ def read_forecasts(
     alone = truth == path or (truth.exists() and truth.samefile(path))
     observed = source if alone else _open(truth)
     with naming(path):
-        known = source.names()
+        names = source.names()
     with naming(truth):
-        known |= observed.names()
+        names |= observed.names()
     choices = Choices(
-        _names(targets, "targets", known), _names(key, "key", known), sample, sample_axis, by
+        _names(targets, "targets", names), _names(key, "key", names), sample, sample_axis, by
     )
     _check_choices(path, source, choices)
     if alone and not source.has_observations:
@@ -148,7 +148,9 @@ def read_forecasts(
     remarks = matched.remarks
     if choices.targets is None and not alone:
         ours = source.names() | {*(choices.key or ()), by}
-        theirs = [name for name in observed.candidates(frame) if name not in ours]
+        # Of a grid only what has samples was read.
+        known = observed.offered(choices) if isinstance(observed, SampleGrid) else frame.numeric
+        theirs = [name for name in known if name not in ours]
         remarks = (*remarks, *_unjudged(matched, theirs, truth))
     return Forecasts(matched.values, values, matched.targets, groups, remarks)
 

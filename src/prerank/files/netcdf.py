@@ -119,10 +119,6 @@ class SampleGrid:
         columns = {name: as_arrow(self._values(name, dims).ravel()) for name in names}
         return replace(frame, columns={**frame.columns, **columns})
 
-    def candidates(self, observations: Frame) -> tuple[str, ...]:
-        """Names of the observations that could be targets, whether they were read or not."""
-        return self.offered(Choices())
-
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations."""
         dataset = self.dataset

@@ -126,10 +126,6 @@ class SampleArrays:
         columns = dict(zip(known, map(as_arrow, values.T), strict=True))
         return Frame(self.path, len(values), columns | self._keys(len(values)))
 
-    def candidates(self, observations: Frame) -> tuple[str, ...]:
-        """Names of the observations that could be targets."""
-        return observations.numeric
-
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations."""
         arrays, values, stored = self.arrays, self._values(_SAMPLES), self._stored()

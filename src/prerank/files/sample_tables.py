@@ -31,7 +31,7 @@ class SampleTable:
     has_observations = True
 
     def names(self) -> set[str]:
-        """All names: of columns, and of what columns such as rain_0, rain_1, ... are numbered."""
+        """Names of columns, and those before the numbers of columns such as rain_0, rain_1, ..."""
         return {*self.frame.columns, *self._numbered()}
 
     def offered(self, choices: Choices) -> tuple[str, ...]:
@@ -53,10 +53,6 @@ class SampleTable:
     def observations(self, choices: Choices, offered: Collection[str]) -> Frame:
         """The columns."""
         return self.frame
-
-    def candidates(self, observations: Frame) -> tuple[str, ...]:
-        """Names of the observations that could be targets."""
-        return observations.numeric
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations; the order decides where both are the same frame."""

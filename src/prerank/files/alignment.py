@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.files.comparison import comparable, factorise
+from prerank.files.comparison import comparable, factorise, order_lines
 from prerank.files.frames import Frame, listed, option
 
 if TYPE_CHECKING:
@@ -191,12 +191,9 @@ def find_places(
 
 def _one_each(samples: Frame, places: Places) -> npt.NDArray[np.int64]:
     """Rows of the samples in the order of their observations, where each has one at most."""
-    found = np.flatnonzero(places.rows >= 0)
-    order = found[np.argsort(places.rows[found], kind="stable")]
-    rows = places.rows[order]
-    again = np.flatnonzero(rows[1:] == rows[:-1])
-    if len(again):
-        first, second = int(order[again[0]]), int(order[again[0] + 1])
+    order, again = order_lines(places.rows, np.zeros_like(places.rows))
+    if again:
+        first, second = again
         what = samples.described(places.keys or (ROW,), first)
         apart = [name for name, size in samples.dims.items() if name not in places.keys if size > 1]
         hint = f" (the observations have no dimension {listed(apart)})" if apart else ""

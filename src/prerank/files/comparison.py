@@ -12,7 +12,7 @@ from prerank.files.columns import decoded, family
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["comparable", "factorise", "ranked"]
+__all__ = ["comparable", "factorise", "order_lines", "ranked"]
 
 
 def comparable(
@@ -73,6 +73,27 @@ def ranked(column: "pa.ChunkedArray") -> npt.NDArray[np.int64]:
     encoded = decoded(column).combine_chunks().dictionary_encode()
     places = np.argsort(pc.sort_indices(encoded.dictionary).to_numpy())
     return places[encoded.indices.to_numpy()]
+
+
+def order_lines(
+    rows: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], tuple[int, int] | None]:
+    """Lines by their rows and sample numbers, and the first two lines that agree in both.
+
+    Args:
+        rows: `(R,)`, the row of the observations that each line belongs to; negative ones are left
+            out.
+        numbers: `(R,)`, of the samples.
+
+    Example:
+        >>> order_lines(np.array([1, 0, -1, 0]), np.array([0, 1, 0, 0]))
+        (array([3, 1, 0]), None)
+    """
+    found = np.flatnonzero(rows >= 0)
+    order = found[np.lexsort((numbers[found], rows[found]))]
+    again = np.flatnonzero((np.diff(rows[order]) == 0) & (np.diff(numbers[order]) == 0))
+    pair = (int(order[again[0]]), int(order[again[0] + 1])) if len(again) else None
+    return order, pair
 
 
 def _codes(column: "pa.ChunkedArray") -> npt.NDArray[np.int64]:

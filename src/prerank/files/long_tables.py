@@ -9,7 +9,7 @@ import numpy.typing as npt
 from prerank.errors import InputError
 from prerank.files.alignment import ROW, Choices, Matched, Places, choose_keys, find_places
 from prerank.files.columns import family
-from prerank.files.comparison import ranked
+from prerank.files.comparison import order_lines, ranked
 from prerank.files.frames import Frame, listed, option
 
 __all__ = ["match_long", "varies"]
@@ -166,20 +166,17 @@ def _by_forecast(
     samples: Frame, places: Places, numbers: npt.NDArray[np.int64], label: str
 ) -> npt.NDArray[np.int64]:
     """Rows of the table, `(N, S)`: forecasts as their observations, samples as their numbers."""
-    found = np.flatnonzero(places.rows >= 0)
-    order = found[np.lexsort((numbers[found], places.rows[found]))]
-    rows, ranks = places.rows[order], numbers[order]
+    order, again = order_lines(places.rows, numbers)
     keys = places.keys or (ROW,)
-    again = np.flatnonzero((rows[1:] == rows[:-1]) & (ranks[1:] == ranks[:-1]))
-    if len(again):
-        first, second = order[again[0]], order[again[0] + 1]
+    if again:
+        first, second = again
         raise InputError(
-            f"{samples.described([*keys, label], int(first))} stands in data rows {first + 1} and "
+            f"{samples.described([*keys, label], first)} stands in data rows {first + 1} and "
             f"{second + 1}: keep one of them, or name all columns that tell the forecasts apart "
             f"with {option('key')}"
         )
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    counts = np.diff(starts, append=len(rows))
+    starts = np.flatnonzero(np.diff(places.rows[order], prepend=-1))
+    counts = np.diff(starts, append=len(order))
     usual = int(np.bincount(counts).argmax())
     odd = np.flatnonzero(counts != usual)
     if len(odd):

@@ -1,15 +1,18 @@
-"""What a unit will cost, before it is begun: good enough to begin the longest first."""
+"""Units as tasks: estimated costs, good enough to start the longest first, and what they need."""
 
 import math
+from collections.abc import Sequence
 
 from prerank.datasets import SYNTHETIC, open_dataset
 from prerank.datasets.dataset_tables import find_table, table_shape
 from prerank.errors import InputError
 from prerank.preranks.parsing import bare_labels
+from prerank.study.engines import Task
 from prerank.study.plans import NONE, Plan
+from prerank.study.store import Store, Unit
 from prerank.training.selection import AUTO_GRID
 
-__all__ = ["RATIOS", "count_rows", "unit_cost"]
+__all__ = ["RATIOS", "count_rows", "study_tasks", "unit_cost"]
 
 RATIOS = {
     "exact": {
@@ -63,6 +66,33 @@ def unit_cost(plan: Plan, variant: str, rows: int) -> float:
     ratios = RATIOS[plan.protocol]
     ratio = 1 + sum(ratios.get(label, _OTHERS) - 1 for label in labels)
     return float(runs * training.max_epochs * steps * ratio)
+
+
+def study_tasks(store: Store, todo: Sequence[Unit], *, gpus: float = 0.0) -> list[Task]:
+    """Units as tasks with their costs; penalised ones after the unpenalised one they start from.
+
+    Args:
+        store: of the study.
+        todo: its units that are left.
+        gpus: number of GPUs that each of them requests.
+    """
+    plan = store.plan
+    by_dataset: dict[str, list[Unit]] = {}
+    for unit in todo:
+        by_dataset.setdefault(unit.dataset, []).append(unit)
+    tasks = []
+    for dataset, units in by_dataset.items():
+        rows = count_rows(dataset)
+        base = Unit(dataset, NONE)
+        # A plan may leave out unpenalised runs; penalised ones start from them all the same.
+        if plan.protocol == "exact" and NONE not in plan.variants and not store.done(base):
+            units.insert(0, base)
+        needed = (base.stem,) if plan.protocol == "exact" and base in units else ()
+        for unit in units:
+            cost = unit_cost(plan, unit.variant, rows)
+            after = () if unit == base else needed
+            tasks.append(Task(unit.stem, unit, cost=cost, gpus=gpus, after=after))
+    return tasks
 
 
 def count_rows(dataset: str) -> int:

@@ -1,7 +1,6 @@
-"""What is done for one unit, in whatever process: claimed, trained, judged, put in place."""
+"""The work on one unit, in whatever process: it is claimed, trained, judged and stored."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from os import PathLike
@@ -14,24 +13,24 @@ from torch import Tensor
 from prerank.errors import InputError
 from prerank.files import check_within, read_json, write_json
 from prerank.inputs import as_device
-from prerank.study.engines import tell
+from prerank.study.engines import emit
 from prerank.study.plans import NONE
 from prerank.study.problems import Problem
 from prerank.study.protocols import carry_out
 from prerank.study.store import Store, Unit
 from prerank.training import Checkpoint, Interrupted, Progress
 
-__all__ = ["UnitWork", "WorkDone"]
+__all__ = ["UnitWork", "WorkDone", "device_name"]
 
 
 @dataclass(frozen=True)
 class WorkDone:
-    """How the work on a unit ended.
+    """Result of the work on a unit.
 
     Attributes:
-        finished: units that were done: the unit, and the unpenalised one where it had to come
-            first. None where the unit was done already, or another process works on it.
-        done: whether nothing of the unit is left to do, by whomever.
+        finished: units that were done: the unit, and the unpenalised one if it had to come first.
+            None if the unit was done already, or another process works on it.
+        done: whether the unit is done, by whichever process.
         interrupted: whether time was up.
     """
 
@@ -40,15 +39,22 @@ class WorkDone:
     interrupted: bool
 
 
+def device_name(device: torch.device | str) -> str:
+    """Name of a device that this process has; `"auto"` is the GPU if there is one."""
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    return str(as_device(automatic if str(device) == "auto" else device, "device"))
+
+
 class UnitWork:
     """A function of a unit that can be sent to other processes, and machines that share files.
 
+    After each epoch it emits the unit and its `Progress`.
+
     Args:
         folder: of the study, which holds its plan.
-        device: where to train; `"auto"` is the GPU where the process that works has one.
+        device: where to train; `"auto"` is the GPU if the process that works has one.
         deadline: when to stop, as `time.time` counts.
         every: seconds between checkpoints.
-        on_epoch: called after each epoch; stays in this process. Others tell their engine.
     """
 
     def __init__(
@@ -58,26 +64,22 @@ class UnitWork:
         device: torch.device | str = "cpu",
         deadline: float = float("inf"),
         every: float = 30.0,
-        on_epoch: Callable[[Unit, Progress], None] | None = None,
     ) -> None:
         self.folder = Path(folder).absolute()
         self.device = str(device)
         self.deadline = deadline
         self.every = every
-        self._on_epoch = on_epoch
         self._store: Store | None = None
         self._problem: Problem | None = None
         self._finished: list[Unit] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What travels: neither rows nor callbacks."""
+        """What travels: no rows."""
         return _work, (self.folder, self.device, self.deadline, self.every)
 
     def __call__(self, unit: Unit) -> WorkDone:
         """Do a unit, unless it is done or another process does it."""
-        if self._store is None:
-            self._store = Store(self.folder)
-        store = self._store
+        store = self._store = self._store or Store(self.folder)
         self._finished = []
         interrupted = False
         try:
@@ -93,13 +95,8 @@ class UnitWork:
         """The rows of a dataset, kept until another one is asked for."""
         if self._problem is None or self._problem.name != dataset:
             self._problem = None  # first let the other one go
-            self._problem = Problem(dataset, store.plan, self._place)
+            self._problem = Problem(dataset, store.plan, device_name(self.device))
         return self._problem
-
-    @property
-    def _place(self) -> str:
-        automatic = "cuda" if torch.cuda.is_available() else "cpu"
-        return str(as_device(automatic if self.device == "auto" else self.device, "device"))
 
     def _check_time(self) -> None:
         if time.time() >= self.deadline:
@@ -122,8 +119,7 @@ class UnitWork:
 
         def on_epoch(progress: Progress) -> None:
             clock.follow()
-            if self._on_epoch is not None:
-                self._on_epoch(unit, progress)
+            emit((unit, progress))
 
         try:
             frame, theta = carry_out(
@@ -134,7 +130,7 @@ class UnitWork:
             raise
         if unit.variant == NONE:
             store.write_base(unit.dataset, theta, content=problem.content)
-        about = {"seconds": f"{clock.seconds:.3f}", "device": self._place}
+        about = {"seconds": f"{clock.seconds:.3f}", "device": device_name(self.device)}
         store.write(unit, frame, {**about, "content": problem.content})
         checkpoint.drop()
 
@@ -143,7 +139,8 @@ class UnitWork:
         if store.plan.protocol == "published":
             return None
         unit = Unit(problem.name, NONE)
-        read = partial(store.read_base, problem.name, self._place, content=problem.content)
+        place = device_name(self.device)
+        read = partial(store.read_base, problem.name, place, content=problem.content)
         while True:
             base = read()
             if base is not None:
@@ -158,10 +155,7 @@ class UnitWork:
 # A worker process that is sent one function after the other keeps what it has read.
 @lru_cache(maxsize=1)
 def _work(folder: Path, device: str, deadline: float, every: float) -> UnitWork:
-    def on_epoch(unit: Unit, training: Progress) -> None:
-        tell((unit, training))
-
-    return UnitWork(folder, device=device, deadline=deadline, every=every, on_epoch=on_epoch)
+    return UnitWork(folder, device=device, deadline=deadline, every=every)
 
 
 class _Clock:

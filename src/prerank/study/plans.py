@@ -184,8 +184,8 @@ class Plan:
         missing = [name for name in ("name", "datasets", "variants") if name not in values]
         if missing:
             raise InputError(f"the plan has no {', '.join(missing)}")
-        hints = get_type_hints(Settings)
-        changes = _converted(training, {name: hints[name] for name in _TRAINING}, "[training]")
+        kinds = {name: type(getattr(_DEFAULT, name)) for name in _TRAINING}
+        changes = _converted(training, kinds, "[training]")
         return cls(**values, training=replace(_DEFAULT, **changes))
 
     def changed(self, changes: Mapping[str, str]) -> "Plan":
@@ -213,7 +213,7 @@ class Plan:
     def to_toml(self) -> str:
         """Text that `from_toml` reads."""
         values = dataclasses.asdict(self)
-        training = {name: values["training"][name] for name in _TRAINING}
+        training = {name: getattr(self.training, name) for name in _TRAINING}
         del values["training"]
         lines = [f"{name} = {_text(value)}" for name, value in values.items()]
         lines += ["", "[training]", *(f"{name} = {_text(v)}" for name, v in training.items())]

@@ -11,10 +11,10 @@ from prerank.study.costs import study_tasks
 from prerank.study.engines import Engine, Event, Failure, InProcess, TaskError
 from prerank.study.plans import Plan
 from prerank.study.store import Store, Unit
-from prerank.study.work import UnitWork
+from prerank.study.work import Outcome, UnitWork
 from prerank.training import Checkpoint, Progress
 
-__all__ = ["Outcome", "StudyProgress", "run_study"]
+__all__ = ["StudyProgress", "run_study"]
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,6 @@ class StudyProgress:
     training: Progress | None
     rate: float
     left: float
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Result of a call.
-
-    Attributes:
-        finished: units done by this call and the processes that it started.
-        left: units that are not done: time was up, or other processes work on them.
-        interrupted: whether time was up.
-    """
-
-    finished: tuple[Unit, ...]
-    left: tuple[Unit, ...]
-    interrupted: bool
 
 
 def run_study(
@@ -102,7 +87,7 @@ def run_study(
     report = engine.map(work, tasks, stop=lambda: time.time() >= deadline, on_event=listen)
     if report.failures:
         raise _combined(report.failures)
-    interrupted = bool(report.left) or any(done.interrupted for done in report.values.values())
+    interrupted = bool(report.left) or any(o.interrupted for o in report.values.values())
     return Outcome(tuple(tracker.finished), tuple(store.left()), interrupted)
 
 
@@ -158,7 +143,7 @@ class _Tracker:
             unit, training = event.value
             self._report(unit, training, self._rate(unit, training))
         elif event.kind == "finished":
-            self._done += event.value.done and event.task.argument in self._todo
+            self._done += not event.value.left and event.task.argument in self._todo
             for unit in event.value.finished:
                 self._first.pop(unit, None)
                 self.finished.append(unit)

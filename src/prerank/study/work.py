@@ -20,22 +20,22 @@ from prerank.study.protocols import carry_out
 from prerank.study.store import Store, Unit
 from prerank.training import Checkpoint, Interrupted, Progress
 
-__all__ = ["UnitWork", "WorkDone", "device_name"]
+__all__ = ["Outcome", "UnitWork", "device_name"]
 
 
 @dataclass(frozen=True)
-class WorkDone:
-    """Result of the work on a unit.
+class Outcome:
+    """Result of a call that works on a study, or on one unit of it.
 
     Attributes:
-        finished: units that were done: the unit, and the unpenalised one if it had to come first.
-            None if the unit was done already, or another process works on it.
-        done: whether the unit is done, by whichever process.
+        finished: units done by this call and the processes that it started. Work on a penalised
+            unit includes the unpenalised one if that had to come first.
+        left: units that are not done: time was up, or other processes work on them.
         interrupted: whether time was up.
     """
 
     finished: tuple[Unit, ...]
-    done: bool
+    left: tuple[Unit, ...]
     interrupted: bool
 
 
@@ -77,7 +77,7 @@ class UnitWork:
         """What travels: no rows."""
         return _work, (self.folder, self.device, self.deadline, self.every)
 
-    def __call__(self, unit: Unit) -> WorkDone:
+    def __call__(self, unit: Unit) -> Outcome:
         """Do a unit, unless it is done or another process does it."""
         store = self._store = self._store or Store(self.folder)
         self._finished = []
@@ -89,7 +89,8 @@ class UnitWork:
                     self._do(store, unit, self._open(store, unit.dataset))
         except Interrupted:
             interrupted = True
-        return WorkDone(tuple(self._finished), store.done(unit), interrupted)
+        left = () if store.done(unit) else (unit,)
+        return Outcome(tuple(self._finished), left, interrupted)
 
     def _open(self, store: Store, dataset: str) -> Problem:
         """The rows of a dataset, kept until another one is asked for."""
@@ -168,13 +169,13 @@ class _Clock:
 
     def __init__(self, path: Path, every: float) -> None:
         self._path, self._every = path, every
-        self._begun = self._written = time.monotonic()
+        self._start = self._written = time.monotonic()
         self._before = _seconds(path)
 
     @property
     def seconds(self) -> float:
         """So far."""
-        return self._before + time.monotonic() - self._begun
+        return self._before + time.monotonic() - self._start
 
     def follow(self) -> None:
         """To be called after each epoch."""
@@ -182,13 +183,13 @@ class _Clock:
             self.write()
 
     def write(self) -> None:
-        """Keep what was spent."""
+        """Store the seconds so far."""
         write_json(self._path, self.seconds)
         self._written = time.monotonic()
 
 
 def _seconds(path: Path) -> float:
-    """Seconds that a file tells; 0 where it is not there, or tells nothing of the kind."""
+    """Seconds that a file holds; 0 if it is missing, or holds no such number."""
     try:
         seconds = float(read_json(check_within(path, path.parent)))
     except (InputError, TypeError, ValueError, OverflowError):

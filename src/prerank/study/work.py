@@ -1,5 +1,6 @@
 """The work on one unit, in whatever process: it is claimed, trained, judged and stored."""
 
+import os
 import time
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -20,7 +21,7 @@ from prerank.study.protocols import carry_out
 from prerank.study.store import Store, Unit
 from prerank.training import Checkpoint, Interrupted, Progress
 
-__all__ = ["Outcome", "UnitWork", "device_name"]
+__all__ = ["Outcome", "UnitWork", "device_name", "worker_environment"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,14 @@ def device_name(device: torch.device | str) -> str:
     """Name of a device that this process has; `"auto"` is the GPU if there is one."""
     automatic = "cuda" if torch.cuda.is_available() else "cpu"
     return str(as_device(automatic if str(device) == "auto" else device, "device"))
+
+
+def worker_environment() -> dict[str, str]:
+    """Variables of this package, for workers on other machines: where the data lies."""
+    variables = {name: value for name, value in os.environ.items() if name.startswith("PRERANK_")}
+    if "PRERANK_DATA" in variables:
+        variables["PRERANK_DATA"] = str(Path(variables["PRERANK_DATA"]).absolute())
+    return variables
 
 
 class UnitWork:

@@ -3,8 +3,8 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -215,11 +215,9 @@ class Store:
         """Path of a unit's checkpoint."""
         return self.folder / "checkpoints" / unit.stem
 
-    @contextmanager
-    def claim(self, name: str) -> Iterator[bool]:
+    def claim(self, name: str) -> AbstractContextManager[bool]:
         """Hold a lock; False if another process holds it."""
-        with FileLock(self.folder / "locks" / f"{name}.lock") as held:
-            yield held
+        return FileLock(self.folder / "locks" / f"{name}.lock")
 
     def _all_units(self) -> list[Unit]:
         """A plan may leave out unpenalised runs; penalised ones start from them all the same."""

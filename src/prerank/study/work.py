@@ -3,7 +3,7 @@
 import os
 import time
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,6 @@ class UnitWork:
         self.device = str(device)
         self.deadline = deadline
         self.every = every
-        self._store: Store | None = None
         self._problem: Problem | None = None
         self._finished: list[Unit] = []
 
@@ -86,43 +85,48 @@ class UnitWork:
         """What travels: no rows."""
         return _work, (self.folder, self.device, self.deadline, self.every)
 
+    @cached_property
+    def _store(self) -> Store:
+        return Store(self.folder)
+
     def __call__(self, unit: Unit) -> Outcome:
         """Do a unit, unless it is done or another process does it."""
-        store = self._store = self._store or Store(self.folder)
+        store = self._store
         self._finished = []
         interrupted = False
         try:
             self._check_time()
             with store.claim(unit.stem) as held:
                 if held and not store.done(unit):
-                    self._do(store, unit, self._open(store, unit.dataset))
+                    self._do(unit, self._open(unit.dataset))
         except Interrupted:
             interrupted = True
         left = () if store.done(unit) else (unit,)
         return Outcome(tuple(self._finished), left, interrupted)
 
-    def _open(self, store: Store, dataset: str) -> Problem:
+    def _open(self, dataset: str) -> Problem:
         """The rows of a dataset, kept until another one is asked for."""
         if self._problem is None or self._problem.name != dataset:
-            self._problem = None  # first let the other one go
-            self._problem = Problem(dataset, store.plan, device_name(self.device))
+            self._problem = None  # frees the memory of the other one first
+            self._problem = Problem(dataset, self._store.plan, device_name(self.device))
         return self._problem
 
     def _check_time(self) -> None:
         if time.time() >= self.deadline:
             raise Interrupted("time is up")
 
-    def _do(self, store: Store, unit: Unit, problem: Problem) -> None:
-        store.clear(unit)
+    def _do(self, unit: Unit, problem: Problem) -> None:
+        self._store.clear(unit)
         obstacle = problem.obstacle(unit.variant)
         if obstacle is None:
-            self._train(store, unit, problem)
+            self._train(unit, problem)
         else:
-            store.skip(unit, obstacle)
+            self._store.skip(unit, obstacle)
         self._finished.append(unit)
 
-    def _train(self, store: Store, unit: Unit, problem: Problem) -> None:
-        base = None if unit.variant == NONE else self._base(store, problem)
+    def _train(self, unit: Unit, problem: Problem) -> None:
+        store = self._store
+        base = None if unit.variant == NONE else self._base(problem)
         until = time.monotonic() + (self.deadline - time.time())
         checkpoint = Checkpoint(store.checkpoint(unit), every=self.every, until=until)
         clock = _Clock(checkpoint.path.with_name(f"{checkpoint.path.name}.seconds"), self.every)
@@ -144,8 +148,9 @@ class UnitWork:
         store.write(unit, frame, {**about, "content": problem.content})
         checkpoint.drop()
 
-    def _base(self, store: Store, problem: Problem) -> Tensor | None:
-        """Unpenalised parameters, trained once: where another process does so, wait for it."""
+    def _base(self, problem: Problem) -> Tensor | None:
+        """Unpenalised parameters, trained once: if another process does so, wait for it."""
+        store = self._store
         if store.plan.protocol == "published":
             return None
         unit = Unit(problem.name, NONE)
@@ -158,7 +163,7 @@ class UnitWork:
             self._check_time()
             with store.claim(unit.stem) as held:
                 if held and read() is None:
-                    self._do(store, unit, problem)
+                    self._do(unit, problem)
             time.sleep(0.1)
 
 

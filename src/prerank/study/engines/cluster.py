@@ -12,14 +12,7 @@ from prerank.errors import InputError
 from prerank.inputs import as_count
 from prerank.study.engines.agenda import Engine, Pool
 from prerank.study.engines.processes import cores
-from prerank.study.engines.tasks import (
-    Event,
-    Function,
-    Listener,
-    Task,
-    TaskError,
-    attempt_elsewhere,
-)
+from prerank.study.engines.tasks import Event, Function, Listener, Task, TaskError, remote_attempt
 
 __all__ = ["RayCluster"]
 
@@ -97,7 +90,7 @@ class _RayTasks:
         self._listener = listener
         environment = {"env_vars": engine.environment}
         options = {"num_cpus": 1, "max_retries": 0, "runtime_env": environment}
-        self._remote = ray.remote(**options)(attempt_elsewhere)
+        self._remote = ray.remote(**options)(remote_attempt)
         self._function = ray.put(function)  # once, however many tasks there are
         self._running: dict[Any, Task] = {}
         self._look()
@@ -150,7 +143,7 @@ def _ray() -> ModuleType:
 
 
 def _check_reachable(address: str) -> None:
-    """Ask the place itself first: `ray.init` would go on asking for ten minutes."""
+    """Connect once first: `ray.init` would try again for ten minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not port.isdecimal():
         return  # "auto", which Ray looks up on this machine

@@ -181,20 +181,20 @@ def surroundings(
         environment: of this process, by default.
 
     Example:
-        >>> found = surroundings(3, workers=10**6, environment={"CUDA_VISIBLE_DEVICES": "0,2"})
-        >>> found["OMP_NUM_THREADS"], found["CUDA_VISIBLE_DEVICES"]
+        >>> given = surroundings(3, workers=10**6, environment={"CUDA_VISIBLE_DEVICES": "0,2"})
+        >>> given["OMP_NUM_THREADS"], given["CUDA_VISIBLE_DEVICES"]
         ('1', '2')
     """
-    found = dict(os.environ if environment is None else environment)
-    asked = [int(found[name]) for name in _THREADS if found.get(name, "").isdecimal()]
+    variables = dict(os.environ if environment is None else environment)
+    asked = [int(variables[name]) for name in _THREADS if variables.get(name, "").isdecimal()]
     # Who has asked for fewer gets fewer, whichever library was named.
     threads = min([cores() // workers, *asked])
-    found |= dict.fromkeys(_THREADS, str(max(1, threads)))
-    found["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    gpus = [name for name in found.get(_GPUS, _all_gpus()).split(",") if name]
+    variables |= dict.fromkeys(_THREADS, str(max(1, threads)))
+    variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    gpus = [name for name in variables.get(_GPUS, _all_gpus()).split(",") if name]
     if gpus:
-        found[_GPUS] = gpus[number % len(gpus)]
-    return found
+        variables[_GPUS] = gpus[number % len(gpus)]
+    return variables
 
 
 def _all_gpus() -> str:

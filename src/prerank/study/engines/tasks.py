@@ -20,8 +20,8 @@ __all__ = [
     "Task",
     "TaskError",
     "attempt",
-    "attempt_elsewhere",
     "emit",
+    "remote_attempt",
     "tell",
     "worth_retrying",
 ]
@@ -155,7 +155,7 @@ def attempt(
         _EMIT.reset(token)
 
 
-def attempt_elsewhere(
+def remote_attempt(
     function: Function, name: str, argument: Any, listener: Listener = lambda _: None
 ) -> Event:
     """`attempt` in a process other than the caller's: its error can be sent, with its traceback."""

@@ -12,7 +12,7 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-from prerank.study.engines.tasks import Event, TaskError, attempt_elsewhere
+from prerank.study.engines.tasks import Event, TaskError, remote_attempt
 
 __all__ = ["serve"]
 
@@ -25,7 +25,7 @@ def serve(link: "Connection[Any, Any]") -> None:
             name, argument = link.recv()
         except EOFError:
             return
-        event = attempt_elsewhere(function, name, argument, link.send)
+        event = remote_attempt(function, name, argument, link.send)
         try:
             link.send(event)
         except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Whole studies: planned, run and summarised."""
+"""Studies: plans, units of work, results and tables."""
 
 from prerank.study import tables
 from prerank.study.paper import published_cells, published_cross, published_strength

@@ -1,4 +1,4 @@
-"""Running independent tasks: here, in worker processes, or on Ray."""
+"""Engines for independent tasks: this process, worker processes, or Ray."""
 
 from collections.abc import Mapping
 from typing import Literal

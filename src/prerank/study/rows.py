@@ -106,14 +106,16 @@ def _circumstances() -> dict[str, str]:
 
 
 def _check_types(table: "pa.Table", numbers: tuple[str, ...]) -> None:
-    import pyarrow as pa
+    from pyarrow import types
 
-    types = pa.types
     tests = {
         "text": (_TEXTS, lambda t: types.is_string(t) or types.is_large_string(t)),
         "numbers": (numbers, lambda t: types.is_integer(t) or types.is_floating(t)),
         "truth values": (("selected",), types.is_boolean),
-        "lists of numbers": (_LISTS, lambda t: types.is_null(t) or _is_list(t)),
+        "lists of numbers": (
+            _LISTS,
+            lambda t: types.is_null(t) or (types.is_list(t) and types.is_floating(t.value_type)),
+        ),
     }
     for what, (names, test) in tests.items():
         for name in names:
@@ -122,12 +124,6 @@ def _check_types(table: "pa.Table", numbers: tuple[str, ...]) -> None:
     for name in (*_TEXTS, "strength", "seed", "selected"):
         if table[name].null_count:
             raise InputError(f"column {name!r} has missing values")
-
-
-def _is_list(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_list(kind) and pa.types.is_floating(kind.value_type)
 
 
 def _check_values(frame: "pd.DataFrame", unit: Unit) -> None:

@@ -57,9 +57,13 @@ class Store:
             check_within(self.folder / part, self.folder)
         path = self.folder / "plan.toml"
         if plan is not None and not path.exists():
-            text = plan.to_toml()  # of runners that start at once, the first one's stays
-            with writing(path):
-                write_atomically(path, lambda file: _write_text(file, text), keep=True)
+            text = plan.to_toml()
+
+            def fill(file: Path) -> None:
+                file.write_text(text, encoding="utf-8")
+
+            with writing(path):  # of runners that start at once, the first one's plan stays
+                write_atomically(path, fill, keep=True)
         if not path.exists():
             raise InputError(f"{self.folder} holds no study: it has no plan.toml")
         self.plan = Plan.read(path)
@@ -271,7 +275,3 @@ class Store:
 
     def _base(self, dataset: str) -> Path:
         return self.folder / "base" / f"{dataset}.safetensors"
-
-
-def _write_text(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")

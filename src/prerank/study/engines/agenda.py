@@ -8,7 +8,7 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol
 
-from prerank.errors import InputError
+from prerank.errors import InputError, InputTypeError
 from prerank.inputs import as_count
 from prerank.study.engines.tasks import (
     Event,
@@ -19,7 +19,6 @@ from prerank.study.engines.tasks import (
     Task,
     TaskError,
     attempt,
-    worth_retrying,
 )
 
 __all__ = ["Agenda", "Engine", "InProcess", "Pool", "chain_costs"]
@@ -117,7 +116,8 @@ class Agenda:
     def fail(self, task: Task, error: BaseException) -> list[Event]:
         """Record a failed attempt: the task is tried again, or given up with its followers."""
         self._running.discard(task.name)
-        if self.attempt(task) <= self._retries and worth_retrying(error):
+        refused = isinstance(error, InputError | InputTypeError)  # it would be refused again
+        if self.attempt(task) <= self._retries and not refused:
             heapq.heappush(self._ready, (self._rank[task.name], task.name))
             return [Event("retried", task, self.attempt(task), error=error)]
         events = []

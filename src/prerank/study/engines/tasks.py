@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from prerank.errors import InputError, InputTypeError, PrerankError
+from prerank.errors import InputError, PrerankError
 
 __all__ = [
     "Event",
@@ -23,7 +23,6 @@ __all__ = [
     "emit",
     "remote_attempt",
     "tell",
-    "worth_retrying",
 ]
 
 Function = Callable[[Any], Any]
@@ -169,13 +168,3 @@ def remote_attempt(
     except Exception:  # whatever the methods of a foreign class raise
         return replace(event, error=TaskError(f"{type(error).__name__}: {error}"))
     return event
-
-
-def worth_retrying(error: BaseException) -> bool:
-    """Whether another attempt may succeed: not where the input itself is refused.
-
-    Example:
-        >>> worth_retrying(InputError("no such dataset")), worth_retrying(OSError("disk is full"))
-        (False, True)
-    """
-    return not isinstance(error, InputError | InputTypeError)

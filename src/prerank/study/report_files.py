@@ -158,7 +158,8 @@ def _nulls(
         for label, value in zip(own.prerank, own.observed, strict=True):
             if str(label) in observed:
                 observed[str(label)][name] = float(value)
-    return nulls_figure(nulls, observed, f"{dataset}: mean PCE over the runs, for perfect predictors")
+    title = f"{dataset}: mean PCE over the runs, for perfect predictors"
+    return nulls_figure(nulls, observed, title)
 
 
 @lru_cache

@@ -24,6 +24,7 @@ from prerank.errors import InputError
 from prerank.estimators import load_model
 from prerank.estimators.base import JointRegressor
 from prerank.files import read_forecasts
+from prerank.files.checkpoint_files import CheckpointFile
 from prerank.files.tensors import digest
 from prerank.models import MixtureNetwork
 from prerank.study import NONE, Plan, Store, Unit
@@ -288,7 +289,7 @@ def studies() -> Corpus:
         store.write(Unit(dataset, variant), rows.assign(variant=variant), {"seconds": "1.0"})
         store.skip(Unit(dataset, plan.variants[2]), "it needs more targets")
         store.write_base(dataset, torch.ones(2, 3))
-        begun.save(Path(folder, "checkpoint"))
+        begun.save(CheckpointFile(Path(folder, "checkpoint")))
         return {path.name: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
@@ -302,7 +303,7 @@ def use_study(folder: Path, name: str) -> None:
     """Go on from the checkpoint, or find what is broken: all the rest can be read."""
     if name == "checkpoint":
         begun = trainer()
-        Checkpoint(folder / name).resume(begun)
+        Checkpoint(CheckpointFile(folder / name)).resume(begun)
         if not (folder / name).exists():
             raise InputError("refused, and begun anew")
         begun.step()

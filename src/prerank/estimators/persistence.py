@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from math import isfinite
 from os import PathLike
@@ -14,10 +14,7 @@ import numpy as np
 import torch
 
 from prerank.errors import InputError
-from prerank.estimators.base import JointRegressor
 from prerank.estimators.encoding import TableEncoder
-from prerank.estimators.flow_regressor import FlowRegressor
-from prerank.estimators.mixture_regressor import MixtureRegressor
 from prerank.files import (
     check_json,
     check_place,
@@ -28,11 +25,10 @@ from prerank.files import (
     write_tensors,
     writing,
 )
-from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.training.data import Scaler
 from prerank.training.selection import Judgement, Selection
 
-__all__ = ["REPORT", "check_model_folder", "load_model", "save_model"]
+__all__ = ["REPORT", "check_model_folder", "read_model", "save_model"]
 
 FORMAT = 1
 REPORT = "report.html"
@@ -42,13 +38,9 @@ _SETTINGS = "model.json"
 _OF_A_MODEL = re.compile(rf"{re.escape(_SETTINGS)}|{re.escape(REPORT)}|[0-9a-f]+\.safetensors")
 _SHOWN_FILES = 3
 _SCALERS = {"x": "x_scaler_", "y": "y_scaler_"}
-_KINDS: dict[str, tuple[type[JointRegressor], Callable[..., Any]]] = {
-    "MixtureRegressor": (MixtureRegressor, MixtureNetwork),
-    "FlowRegressor": (FlowRegressor, FlowNetwork),
-}
 
 
-def save_model(model: JointRegressor, path: str | PathLike[str]) -> None:
+def save_model(model: Any, path: str | PathLike[str]) -> None:
     """Write a fitted model to a folder.
 
     The weights get a name of their own, and `model.json`, which holds that name and their hash, is
@@ -97,11 +89,12 @@ def save_model(model: JointRegressor, path: str | PathLike[str]) -> None:
             older.unlink()
 
 
-def load_model(path: str | PathLike[str]) -> JointRegressor:
-    """Read a model that a regressor's `save` wrote.
+def read_model(path: str | PathLike[str], kinds: Mapping[str, tuple[Any, Any]]) -> Any:
+    """Read a model that `save_model` wrote; one that was changed or is not complete is refused.
 
-    Files of another format, with missing parts, or with settings or weights that do not match their
-    hash are refused.
+    Args:
+        path: of the folder.
+        kinds: classes of regressors and of their networks, by the name of the former.
     """
     folder = Path(path)
     settings = read_json(check_within(folder / _SETTINGS, folder))
@@ -125,7 +118,7 @@ def load_model(path: str | PathLike[str]) -> JointRegressor:
         )
     tensors, _ = read_tensors(weights)
     try:
-        return _restore(settings, tensors)
+        return _restore(settings, tensors, kinds)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error.__cause__, ImportError):
             raise  # it says what to install
@@ -169,10 +162,14 @@ def _is_model(settings: Path) -> bool:
     return isinstance(found, dict) and {"format", "class", "weights"} <= set(found)
 
 
-def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> JointRegressor:
-    if settings["class"] not in _KINDS:
+def _restore(
+    settings: dict[str, Any],
+    tensors: dict[str, torch.Tensor],
+    kinds: Mapping[str, tuple[Any, Any]],
+) -> Any:
+    if settings["class"] not in kinds:
         raise ValueError(f"unknown class {settings['class']!r}")
-    build, build_network = _KINDS[settings["class"]]
+    build, build_network = kinds[settings["class"]]
     parameters = dict(settings["parameters"])
     parameters["hidden"] = tuple(parameters["hidden"])
     model = build(**parameters)
@@ -225,7 +222,7 @@ def _texts(values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _check_sizes(model: JointRegressor, columns: int) -> None:
+def _check_sizes(model: Any, columns: int) -> None:
     """Refuse numbers that do not fit the network, before rows of their size are asked for."""
     names = getattr(model, "feature_names_in_", None)
     sizes = {model.n_features_in_, columns, columns if names is None else len(names)}
@@ -270,7 +267,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, torch.device) else value
 
 
-def _as_text(model: JointRegressor) -> str:
+def _as_text(model: Any) -> str:
     from prerank.preranks import Custom, Projection, parse
 
     terms = parse(model.preranks)

@@ -205,7 +205,7 @@ class Plan:
     def to_toml(self) -> str:
         """Text that `from_toml` reads."""
         values = dataclasses.asdict(self)
-        training = {name: values["training"][name] for name in _TRAINING}
+        training = {name: getattr(self.training, name) for name in _TRAINING}
         del values["training"]
         lines = [f"{name} = {_text(value)}" for name, value in values.items()]
         lines += ["", "[training]", *(f"{name} = {_text(v)}" for name, v in training.items())]

@@ -7,12 +7,13 @@ from os import PathLike
 
 import torch
 
+from prerank.files.checkpoint_files import CheckpointFile
 from prerank.study.costs import count_rows, unit_cost
 from prerank.study.engines import Engine, Event, Failure, InProcess, Task, TaskError
 from prerank.study.plans import NONE, Plan
 from prerank.study.store import Store, Unit
 from prerank.study.work import UnitWork
-from prerank.training import Checkpoint, Progress
+from prerank.training import Progress
 
 __all__ = ["Outcome", "StudyProgress", "run_study", "study_tasks"]
 
@@ -150,7 +151,7 @@ def _tidy(store: Store) -> None:
             with store.claim(unit.stem) as held:  # another process may be just about to
                 if held:
                     store.clear(unit)
-                    Checkpoint(store.checkpoint(unit)).drop()
+                    CheckpointFile(store.checkpoint(unit)).discard()
 
 
 def _combined(failures: Sequence[Failure]) -> BaseException:

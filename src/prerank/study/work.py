@@ -13,11 +13,12 @@ from torch import Tensor
 
 from prerank.errors import InputError
 from prerank.files import check_within, read_json, write_json
+from prerank.files.checkpoint_files import CheckpointFile
 from prerank.inputs import as_device
 from prerank.study.engines import tell
 from prerank.study.plans import NONE
 from prerank.study.problems import Problem
-from prerank.study.protocols import carry_out
+from prerank.study.protocols import run_variant
 from prerank.study.store import Store, Unit
 from prerank.training import Checkpoint, Interrupted, Progress
 
@@ -117,8 +118,9 @@ class UnitWork:
     def _train(self, store: Store, unit: Unit, problem: Problem) -> None:
         base = None if unit.variant == NONE else self._base(store, problem)
         until = time.monotonic() + (self.deadline - time.time())
-        checkpoint = Checkpoint(store.checkpoint(unit), every=self.every, until=until)
-        clock = _Clock(checkpoint.path.with_name(f"{checkpoint.path.name}.seconds"), self.every)
+        file = CheckpointFile(store.checkpoint(unit))
+        checkpoint = Checkpoint(file, every=self.every, until=until)
+        clock = _Clock(file.part("seconds").path, self.every)
 
         def on_epoch(progress: Progress) -> None:
             clock.follow()
@@ -126,7 +128,7 @@ class UnitWork:
                 self._on_epoch(unit, progress)
 
         try:
-            frame, theta = carry_out(
+            frame, theta = run_variant(
                 problem, unit.variant, base=base, checkpoint=checkpoint, on_epoch=on_epoch
             )
         except Interrupted:

@@ -104,9 +104,9 @@ def choose_strength(
     for a single pair, where they cannot be known). A strength with a result that is not finite does
     not qualify.
 
-    Rows that a penalty aimed at, as those of `Settings.shift`, show less excess than fresh ones
-    will, so that a gain on them is no evidence that there was something to gain. That must come
-    from the runs without a penalty: none qualifies unless
+    Rows that a penalty aimed at (`Settings.holdout_offset`) show less excess than fresh ones will,
+    so that a gain on them is no evidence that there was something to gain. That must come from the
+    runs without a penalty: none qualifies unless
 
     .. math:: \bar c_0 > 2 \Big(\sum_{r=1}^R \mathrm{noise}_r^2\Big)^{1/2} / R,
 

@@ -298,17 +298,12 @@ def _progress_bar(shown: bool) -> Iterator[Callable[[Progress], None] | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs"),
-        TimeElapsedColumn(),
-    )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    count, elapsed, console = MofNCompleteColumn(), TimeElapsedColumn(), Console(stderr=True)
+    columns = "{task.description}", BarColumn(), count, "epochs", elapsed
+    with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("training", total=None)
 
         def show(progress: Progress) -> None:

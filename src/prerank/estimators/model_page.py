@@ -41,7 +41,7 @@ def fit_page(
     Returns:
         The page, and the diagnosis that it shows.
     """
-    found = model.diagnose(x, y)
+    diagnosis = model.diagnose(x, y)
     before = model.without_penalty().diagnose(x, y) if model.strength_ else None
     stated = {
         "penalty": str(model.preranks),
@@ -53,14 +53,14 @@ def fit_page(
         "targets": joined_names(model.target_names_),
     }
     page = diagnosis_page(
-        found,
+        diagnosis,
         title=title,
         before=before,
         selection=model.selection_,
         examples=_examples(model, x, y) if model.n_outputs_ > 1 else (),
         settings={**(settings or {}), **stated},
     )
-    return page, found
+    return page, diagnosis
 
 
 def _examples(

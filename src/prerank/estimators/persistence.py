@@ -99,9 +99,9 @@ def read_model(path: str | PathLike[str], kinds: Mapping[str, tuple[Any, Any]]) 
     folder = Path(path)
     settings = read_json(check_within(folder / _SETTINGS, folder))
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
-        found = settings.get("format") if isinstance(settings, dict) else None
+        version = settings.get("format") if isinstance(settings, dict) else None
         raise InputError(
-            f"{folder} has model format {found!r}, but this version of prerank reads {FORMAT}: "
+            f"{folder} has model format {version!r}, but this version of prerank reads {FORMAT}: "
             "use the version that wrote it"
         )
     if settings.pop("sha256", None) != _digest(settings):
@@ -156,10 +156,10 @@ def check_model_folder(path: str | PathLike[str], *, replace: bool = False) -> N
 def _is_model(settings: Path) -> bool:
     """Whether a file is `model.json` of a model, if not necessarily a sound one."""
     try:
-        found = read_json(settings)
+        content = read_json(settings)
     except InputError:
         return False
-    return isinstance(found, dict) and {"format", "class", "weights"} <= set(found)
+    return isinstance(content, dict) and {"format", "class", "weights"} <= set(content)
 
 
 def _restore(
@@ -205,12 +205,12 @@ def _restore(
 
 def _numbers(tensors: dict[str, torch.Tensor], name: str, shape: tuple[int, int]) -> torch.Tensor:
     """A tensor of the file that holds what the model needs."""
-    found = tensors[name]
-    if found.dtype not in (torch.float32, torch.float64) or found.shape != shape:
-        raise ValueError(f"{name} has shape {tuple(found.shape)} and dtype {found.dtype}")
-    if not found.isfinite().all():
+    tensor = tensors[name]
+    if tensor.dtype not in (torch.float32, torch.float64) or tensor.shape != shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)} and dtype {tensor.dtype}")
+    if not tensor.isfinite().all():
         raise ValueError(f"{name} is not finite")
-    return found
+    return tensor
 
 
 def _texts(values: Any) -> tuple[str, ...]:

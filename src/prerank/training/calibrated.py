@@ -81,21 +81,20 @@ def train_calibrated(
         on_epoch: called after each epoch.
 
     Example:
-        >>> from prerank.datasets import OutlierRegression, published_split
+        >>> from prerank.datasets import OutlierRegression
         >>> from prerank.models import MixtureNetwork
         >>> x, y = OutlierRegression(dim=2).sample(500, generator=0)
-        >>> split = published_split(500, seed=0)
-        >>> data = TrainingData.build(x, y, [(split.train, split.validation)])
-        >>> found = train_calibrated(
+        >>> rows = torch.arange(500)
+        >>> training = train_calibrated(
         ...     MixtureNetwork(x.shape[1], 2, n_components=1, hidden=(8,)),
-        ...     data,
+        ...     TrainingData.build(x, y, [(rows[100:], rows[:100])]),
         ...     [Run(seed=0)],
         ...     penalty=CalibrationPenalty("marginal+hdr"),
         ...     strength=10.0,
         ...     settings=Settings(max_epochs=2),
         ... )
-        >>> found.strength, list(found.trained), found.trained[10.0].theta.shape == found.base.shape
-        (10.0, [0.0, 10.0], True)
+        >>> list(training.trained), training.trained[10.0].theta.shape == training.base.shape
+        ([0.0, 10.0], True)
     """
     settings = settings or Settings()
     choosing = isinstance(strength, str | Sequence)

@@ -32,7 +32,7 @@ class Evaluation:
         energy: mean energy score, `(M,)`.
         nll: mean negative log-likelihood, `(M,)`.
         curves: by label, share of PITs up to each level, mean over the components, `(M, levels)`.
-        noise: standard deviation that the mean PCE of all pre-ranks has for right runs, `(M,)`.
+        noise: standard deviation of the mean PCE of all pre-ranks for calibrated runs, `(M,)`.
     """
 
     pce: dict[str, Tensor]

@@ -184,7 +184,7 @@ def _side_by_side(results: Sequence[TrainingResult]) -> TrainingResult:
 def _one_after_the_other(first: TrainingResult, second: TrainingResult) -> TrainingResult:
     """Results of the same runs, of which the second part began where the first ended."""
     moved = second.best_epoch > 0
-    # Where the first part found nothing finite, the objective of its start is no result.
+    # Where the first part has no finite objective, that of its start is no result.
     failed = ~moved & ~first.objective.isfinite()
     epochs = first.epochs + second.epochs
     history = first.history.new_full((int(epochs.max()), len(epochs)), torch.nan)

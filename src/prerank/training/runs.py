@@ -165,5 +165,10 @@ class TrainingResult:
 
     def select(self, runs: Tensor | slice) -> "TrainingResult":
         """Results of some of the runs."""
-        parts = (self.theta, self.epochs, self.best_epoch, self.objective)
-        return TrainingResult(*(part[runs] for part in parts), self.history[:, runs])
+        return TrainingResult(
+            self.theta[runs],
+            self.epochs[runs],
+            self.best_epoch[runs],
+            self.objective[runs],
+            self.history[:, runs],
+        )

@@ -23,8 +23,7 @@ from prerank.datasets.dataset_tables import table_shape
 from prerank.errors import InputError
 from prerank.estimators import load_model
 from prerank.estimators.base import JointRegressor
-from prerank.files import read_forecasts
-from prerank.files.checkpoint_files import CheckpointFile
+from prerank.files import CheckpointFile, read_forecasts
 from prerank.files.tensors import digest
 from prerank.models import MixtureNetwork
 from prerank.study import NONE, Plan, Store, Unit

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from prerank import storage
 from prerank.errors import InputError
-from prerank.files.checkpoint_files import CheckpointFile
+from prerank.files import CheckpointFile
 from prerank.preranks import parse
 from prerank.study import NONE, PRESETS, Plan, Store, Unit
 from prerank.study.work import _Clock

@@ -7,8 +7,7 @@ import torch
 
 from prerank.datasets import AR1Regression, published_split
 from prerank.errors import InputError
-from prerank.files import read_tensors, write_tensors
-from prerank.files.checkpoint_files import CheckpointFile
+from prerank.files import CheckpointFile, read_tensors, write_tensors
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.training import (

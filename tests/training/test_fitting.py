@@ -11,8 +11,7 @@ from torch.distributions import Independent, Normal
 from prerank.datasets import AR1Regression
 from prerank.distributions import GaussianMixture
 from prerank.errors import InputError, ShapeError
-from prerank.files import read_tensors
-from prerank.files.checkpoint_files import CheckpointFile
+from prerank.files import CheckpointFile, read_tensors
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty, Tally
 from prerank.preranks import PAPER

@@ -11,7 +11,7 @@ from torch.distributions import Independent, Normal
 from prerank.datasets import AR1Regression, published_split
 from prerank.distributions.noise import RunNoise
 from prerank.errors import InputError, InputTypeError, ShapeError
-from prerank.files.checkpoint_files import CheckpointFile
+from prerank.files import CheckpointFile
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PAPER

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from math import isfinite
 from os import PathLike
@@ -38,6 +38,13 @@ _SETTINGS = "model.json"
 _OF_A_MODEL = re.compile(rf"{re.escape(_SETTINGS)}|{re.escape(REPORT)}|[0-9a-f]+\.safetensors")
 _SHOWN_FILES = 3
 _SCALERS = {"x": "x_scaler_", "y": "y_scaler_"}
+_FACTS: dict[str, Callable[[Any], Any]] = {  # attributes of the model, with a _ behind the name
+    "strength": float,
+    "flat_target": bool,
+    "n_outputs": int,
+    "n_features_in": int,
+    "named_targets": bool,
+}
 
 
 def save_model(model: Any, path: str | PathLike[str]) -> None:
@@ -69,14 +76,10 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
             **{name: _plain(value) for name, value in asdict(model.network_).items()},
             "hidden": parameters["hidden"],
         },
-        "strength": model.strength_,
+        **{name: getattr(model, f"{name}_") for name in _FACTS},
         "selection": _plain_selection(model.selection_),
-        "flat_target": model.flat_target_,
-        "n_outputs": model.n_outputs_,
-        "n_features_in": model.n_features_in_,
         "feature_names_in": None if names is None else [str(name) for name in names],
         "target_names": list(model.target_names_),
-        "named_targets": model.named_targets_,
         "levels": None if model.encoder_ is None else model.encoder_.levels,
     }
     check_json(settings)  # before an older model is touched
@@ -184,21 +187,16 @@ def _restore(
         if not (parts["scale"] > 0).all():
             raise ValueError(f"{key}.scale is not positive")
         setattr(model, attribute, Scaler(**parts))
-    model.strength_ = float(settings["strength"])
+    for name, kind in _FACTS.items():
+        setattr(model, f"{name}_", kind(settings[name]))
     model.selection_ = _restore_selection(settings["selection"])
-    model.flat_target_ = bool(settings["flat_target"])
-    model.n_outputs_ = int(settings["n_outputs"])
-    model.n_features_in_ = int(settings["n_features_in"])
     if settings["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(_texts(settings["feature_names_in"]), dtype=object)
     model.target_names_ = _texts(settings["target_names"])
-    model.named_targets_ = bool(settings["named_targets"])
-    levels = settings["levels"]
-    model.encoder_ = (
-        None
-        if levels is None
-        else TableEncoder(tuple(None if column is None else _texts(column) for column in levels))
-    )
+    levels, model.encoder_ = settings["levels"], None
+    if levels is not None:
+        columns = (None if column is None else _texts(column) for column in levels)
+        model.encoder_ = TableEncoder(tuple(columns))
     _check_sizes(model, model.network_.n_inputs if levels is None else len(levels))
     return model
 
@@ -235,29 +233,26 @@ def _check_sizes(model: Any, columns: int) -> None:
             raise ValueError(f"{encoded} encoded inputs for a network of {model.network_.n_inputs}")
 
 
-def _restore_selection(value: dict[str, Any] | None) -> Selection | None:
-    if value is None:
+def _restore_selection(stored: dict[str, Any] | None) -> Selection | None:
+    if stored is None:
         return None
-    rows: list[dict[str, Any]] = [
+    trace = [
         {name: float(v) if isinstance(v, str) else v for name, v in row.items()}
-        for row in value["trace"]
+        for row in stored["trace"]
     ]
-    trace = tuple(Judgement(**row) for row in rows)
-    return Selection(**{**value, "trace": trace})
+    return Selection(**{**stored, "trace": tuple(Judgement(**row) for row in trace)})
 
 
 def _plain_selection(selection: Selection | None) -> dict[str, Any] | None:
     """Numbers of the trace that are not finite become text: JSON has no word for them."""
     if selection is None:
         return None
+    stored = asdict(selection)
     trace = [
-        {
-            name: str(value) if isinstance(value, float) and not isfinite(value) else value
-            for name, value in asdict(judgement).items()
-        }
-        for judgement in selection.trace
+        {n: str(v) if isinstance(v, float) and not isfinite(v) else v for n, v in row.items()}
+        for row in stored["trace"]
     ]
-    return {**asdict(selection), "trace": trace}
+    return {**stored, "trace": trace}
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Files and folders that are whole or absent: refused before the work, written in one step."""
 
 from prerank.files.atomic import new_folder, write_atomically, writing
+from prerank.files.checkpoint_files import CheckpointFile
 from prerank.files.checks import check_file, check_place, check_size, check_within
 from prerank.files.forecast_files import read_forecasts
 from prerank.files.forecast_parts import Forecasts
@@ -11,6 +12,7 @@ from prerank.files.values import check_json, read_json, write_json
 from prerank.files.versions import versions
 
 __all__ = [
+    "CheckpointFile",
     "FileLock",
     "Forecasts",
     "check_file",

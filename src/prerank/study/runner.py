@@ -7,7 +7,7 @@ from os import PathLike
 
 import torch
 
-from prerank.files.checkpoint_files import CheckpointFile
+from prerank.files import CheckpointFile
 from prerank.study.costs import count_rows, unit_cost
 from prerank.study.engines import Engine, Event, Failure, InProcess, Task, TaskError
 from prerank.study.plans import NONE, Plan

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from prerank.errors import InputError
-from prerank.files import check_within, read_json, write_json
-from prerank.files.checkpoint_files import CheckpointFile
+from prerank.files import CheckpointFile, check_within, read_json, write_json
 from prerank.inputs import as_device
 from prerank.study.engines import tell
 from prerank.study.plans import NONE

@@ -28,7 +28,7 @@ class Checkpoint:
     """A checkpoint that follows the training of one stack.
 
     Args:
-        store: where to keep it, such as `prerank.files.checkpoint_files.CheckpointFile(path)`.
+        store: where to keep it, such as `prerank.files.CheckpointFile(path)`.
         every: seconds between two versions.
         until: time, as `time.monotonic` counts it, at which training is to be broken off.
     """

@@ -229,7 +229,7 @@ class State:
 
 
 class CheckpointStore(Protocol):
-    """Where a checkpoint is kept; `prerank.files.checkpoint_files.CheckpointFile` is a file."""
+    """Where a checkpoint is kept; `prerank.files.CheckpointFile` is a file."""
 
     def load(self) -> tuple[Mapping[str, Tensor], Mapping[str, str]] | None:
         """Tensors and text of the checkpoint, or None where there is none."""
@@ -248,11 +248,11 @@ def as_store(place: CheckpointStore | str | PathLike[str]) -> CheckpointStore:
     """A store as it is; the path of a file, which was once allowed, as a store of that file."""
     if not isinstance(place, str | PathLike):
         return place
-    from prerank.files.checkpoint_files import CheckpointFile
+    from prerank.files import CheckpointFile
 
     warnings.warn(
         "a path as the place of a checkpoint is deprecated: pass "
-        "prerank.files.checkpoint_files.CheckpointFile(path)",
+        "prerank.files.CheckpointFile(path)",
         DeprecationWarning,
         stacklevel=3,
     )

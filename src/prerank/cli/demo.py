@@ -1,9 +1,9 @@
 """`prerank demo`: the whole job on a small real dataset, before and after."""
 
-import io
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -209,11 +209,5 @@ def _write_figure(path: Path, before: Diagnosis, after: Diagnosis) -> Path:
     grid = ReliabilityGrid({"before": before.displays(), "after": after.displays()})
     figure = Figure(figsize=grid.size, layout="constrained")  # without a window
     grid.plot(figure)
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=120)
-
-    def write(file: Path) -> None:
-        file.write_bytes(image.getvalue())
-
     with writing(path):
-        return write_atomically(path, write)
+        return write_atomically(path, partial(figure.savefig, format="png", dpi=120))

@@ -81,6 +81,7 @@ def train_calibrated(
         on_epoch: called after each epoch.
 
     Example:
+        >>> import torch
         >>> from prerank.datasets import OutlierRegression
         >>> from prerank.models import MixtureNetwork
         >>> x, y = OutlierRegression(dim=2).sample(500, generator=0)

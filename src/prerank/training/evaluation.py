@@ -130,11 +130,8 @@ def validation_trials(
         preranks: whose excess is averaged.
         n_samples: draws per row.
     """
-    split = torch.tensor([run.split for run in runs], device=data.x.device).unsqueeze(1)
-    rows = data.validation[split.squeeze(1)]
-    judged = evaluate(
-        network, theta, data.x[split, rows], data.y[split, rows], preranks, n_samples=n_samples
-    )
+    x, y = data.select(runs, data.validation)
+    judged = evaluate(network, theta, x, y, preranks, n_samples=n_samples)
     excess = torch.stack([judged.excess(prerank.label) for prerank in preranks]).mean(0)
     places: dict[float, list[int]] = {}
     for place, run in enumerate(runs):

@@ -1,7 +1,7 @@
 """Choosing the strength of a penalty under an accuracy budget."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,9 +132,7 @@ def choose_strength(
     wrong = bool(base.excess.mean() > limit)
     qualified = [j for j in judged if j.strength > 0 and j.within_budget and j.improves and wrong]
     best = min(qualified, key=lambda judgement: judgement.excess, default=judged[0])
-    trace = tuple(
-        Judgement(**{**asdict(judgement), "chosen": judgement is best}) for judgement in judged
-    )
+    trace = tuple(replace(judgement, chosen=judgement is best) for judgement in judged)
     if not qualified:
         reason = _refusal(ordered[1:], judged[1:]) if wrong else _NOTHING
         return Selection(None, reason, trace, budget, limit)

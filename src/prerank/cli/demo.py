@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prerank import defaults
+from prerank.cli.fit import MaxEpochs, Seed
 from prerank.cli.messages import one_line_errors
 from prerank.diagnosis import ALL, Diagnosis, Finding
 from prerank.files import check_file, write_atomically, writing
@@ -46,12 +47,8 @@ def demo(
     out: Annotated[
         Path, typer.Option(file_okay=False, writable=True, help="Folder for the figure.")
     ] = Path("prerank-demo"),
-    seed: Annotated[
-        int, typer.Option(min=0, help="Random seed for the split, training and sampling.")
-    ] = defaults.COMMAND_SEED,
-    max_epochs: Annotated[
-        int, typer.Option(min=1, help="Epochs of training at most: fewer are quicker and worse.")
-    ] = defaults.MAX_EPOCHS,
+    seed: Seed = defaults.COMMAND_SEED,
+    max_epochs: MaxEpochs = defaults.MAX_EPOCHS,
 ) -> None:
     """Train a regressor without and with a calibration penalty, and compare.
 

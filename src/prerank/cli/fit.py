@@ -17,10 +17,20 @@ from prerank.errors import InputError
 from prerank.files import new_folder
 from prerank.files.user_tables import read_frame
 
-__all__ = ["fit"]
+__all__ = ["MaxEpochs", "Seed", "fit"]
 
 _FEWEST_ROWS = 30
 _LARGEST_SEED = 2**32 - 1  # of numpy's generator
+
+MaxEpochs = Annotated[
+    int, typer.Option(min=1, help="Most passes over the data: fewer are quicker and worse.")
+]
+Seed = Annotated[
+    int,
+    typer.Option(
+        min=0, max=_LARGEST_SEED, help="Random seed for the split, training and sampling."
+    ),
+]
 
 
 def fit(
@@ -53,9 +63,7 @@ def fit(
     components: Annotated[
         int, typer.Option(min=1, help="Gaussians in the mixture.")
     ] = defaults.N_COMPONENTS,
-    max_epochs: Annotated[
-        int, typer.Option(min=1, help="Passes over the data at most.")
-    ] = defaults.MAX_EPOCHS,
+    max_epochs: MaxEpochs = defaults.MAX_EPOCHS,
     held_out: Annotated[
         float, typer.Option(min=0.01, max=0.9, help="Share of the rows held out for the diagnosis.")
     ] = defaults.HELD_OUT,
@@ -66,12 +74,7 @@ def fit(
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda; the GPU where there is one by default.")
     ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0, max=_LARGEST_SEED, help="Random seed for the split, training and sampling."
-        ),
-    ] = defaults.COMMAND_SEED,
+    seed: Seed = defaults.COMMAND_SEED,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

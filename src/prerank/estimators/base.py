@@ -3,11 +3,11 @@
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +44,9 @@ _TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose a
 class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A network from inputs to joint distributions of the targets, trained with a penalty.
 
-    A regressor says which network it trains (`_build`), what that predicts in standardised units
-    (`_distribution`), and what point and which quantiles stand for that. The arguments are those
-    that all have.
+    A regressor says which network it trains (`network_class`), what that predicts in standardised
+    units (`_distribution`), and what point and which quantiles stand for that. The arguments are
+    those that all have.
     """
 
     hidden: Sequence[int] = (100, 100)
@@ -64,39 +64,46 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     network_: MixtureNetwork | FlowNetwork = field(init=False)
 
+    network_class: ClassVar[type[MixtureNetwork | FlowNetwork]]
+    """What is trained."""
+
+    own_parameter: ClassVar[tuple[str, str]]
+    """The parameter that the network has besides `hidden`, and what a report calls it."""
+
     @property
     def _penalty_draws(self) -> int:
         """Draws per row of the penalty."""
         return defaults.TRAINING_SAMPLES
-
-    @property
-    @abstractmethod
-    def _particulars(self) -> Mapping[str, str]:
-        """What is particular to this kind of regressor, for a report."""
-
-    @abstractmethod
-    def _build(self, n_inputs: int, n_targets: int) -> MixtureNetwork | FlowNetwork:
-        """The network to train."""
 
     @abstractmethod
     def _distribution(self, x: Tensor) -> Predicted:
         """Predictions for standardised inputs `(N, L)`: standardised too, in float64."""
 
     @abstractmethod
+    def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
+        """Marginal quantiles in original units, `(Q, N, D)`."""
+
+    @abstractmethod
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Point predictions in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
 
-    @abstractmethod
     def predict_quantiles(
         self, X: Any, quantiles: Sequence[float] = defaults.QUANTILES
     ) -> npt.NDArray[np.float64]:
         """Marginal quantiles in original units, `(Q, N, D)`."""
+        return self._shaped(self._quantiles(X, [float(q) for q in quantiles]))
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on inputs `(N, L)` and targets `(N, D)` or `(N,)`: arrays or DataFrames."""
         inputs, targets = self._check_training(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        network = self._build(inputs.shape[1], targets.shape[1])
+        network = self.network_class(
+            inputs.shape[1],
+            targets.shape[1],
+            getattr(self, self.own_parameter[0]),
+            tuple(self.hidden),
+            scale_floor=self.scale_floor,
+        )
         splits = self._splits(len(inputs), seed)
         data = TrainingData.build(inputs, targets, splits, device=self._device())
         terms, settings = parse(self.preranks), self._settings()

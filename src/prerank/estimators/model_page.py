@@ -43,10 +43,11 @@ def fit_page(
     """
     diagnosis = model.diagnose(x, y)
     before = model.without_penalty().diagnose(x, y) if model.strength_ else None
+    parameter, name = model.own_parameter
     stated = {
         "penalty": str(model.preranks),
         "strength": f"{model.strength_:g}",
-        **model._particulars,
+        name: str(getattr(model, parameter)),
         "budget": f"{model.budget:.0%}",
         "energy score": f"{-model.score(x, y):.4f} (in standard deviations of the targets)",
         "inputs": joined_names(map(str, x.columns)),

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from math import isfinite
 from os import PathLike
@@ -92,12 +92,12 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
             older.unlink()
 
 
-def read_model(path: str | PathLike[str], kinds: Mapping[str, tuple[Any, Any]]) -> Any:
+def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
     """Read a model that `save_model` wrote; one that was changed or is not complete is refused.
 
     Args:
         path: of the folder.
-        kinds: classes of regressors and of their networks, by the name of the former.
+        kinds: classes of regressors, one of which the model is of.
     """
     folder = Path(path)
     settings = read_json(check_within(folder / _SETTINGS, folder))
@@ -121,7 +121,7 @@ def read_model(path: str | PathLike[str], kinds: Mapping[str, tuple[Any, Any]]) 
         )
     tensors, _ = read_tensors(weights)
     try:
-        return _restore(settings, tensors, kinds)
+        return _restore(settings, tensors, {kind.__name__: kind for kind in kinds})
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error.__cause__, ImportError):
             raise  # it says what to install
@@ -166,19 +166,13 @@ def _is_model(settings: Path) -> bool:
 
 
 def _restore(
-    settings: dict[str, Any],
-    tensors: dict[str, torch.Tensor],
-    kinds: Mapping[str, tuple[Any, Any]],
+    settings: dict[str, Any], tensors: dict[str, torch.Tensor], kinds: dict[str, Any]
 ) -> Any:
     if settings["class"] not in kinds:
         raise ValueError(f"unknown class {settings['class']!r}")
-    build, build_network = kinds[settings["class"]]
-    parameters = dict(settings["parameters"])
-    parameters["hidden"] = tuple(parameters["hidden"])
-    model = build(**parameters)
-    network = dict(settings["network"])
-    network["hidden"] = tuple(network["hidden"])
-    model.network_ = build_network(**network)
+    parameters, network = settings["parameters"], settings["network"]
+    model = kinds[settings["class"]](**{**parameters, "hidden": tuple(parameters["hidden"])})
+    model.network_ = model.network_class(**{**network, "hidden": tuple(network["hidden"])})
     model.theta_ = _numbers(tensors, "theta", (1, model.network_.n_parameters))
     widths = {"x": model.network_.n_inputs, "y": model.network_.n_targets}
     for key, attribute in _SCALERS.items():
@@ -236,7 +230,7 @@ def _check_sizes(model: Any, columns: int) -> None:
 def _restore_selection(stored: dict[str, Any] | None) -> Selection | None:
     if stored is None:
         return None
-    trace = [
+    trace: list[dict[str, Any]] = [
         {name: float(v) if isinstance(v, str) else v for name, v in row.items()}
         for row in stored["trace"]
     ]

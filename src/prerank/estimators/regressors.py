@@ -1,6 +1,6 @@
 """Multi-output regressors that are calibrated while they train: Gaussian mixtures, spline flows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -71,6 +71,8 @@ class MixtureRegressor(JointRegressor):
     n_components: int = field(default=defaults.N_COMPONENTS, kw_only=False)
 
     network_: MixtureNetwork = field(init=False)
+    network_class = MixtureNetwork
+    own_parameter = "n_components", "components"
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predictive means in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
@@ -82,21 +84,9 @@ class MixtureRegressor(JointRegressor):
         assert isinstance(dist, GaussianMixture)
         return dist
 
-    def predict_quantiles(
-        self, X: Any, quantiles: Sequence[float] = defaults.QUANTILES
-    ) -> npt.NDArray[np.float64]:
-        """Marginal quantiles in original units, `(Q, N, D)`."""
-        levels = torch.tensor([float(q) for q in quantiles], dtype=torch.float64)
+    def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
         margins = self.predict_dist(X).project(torch.eye(self.n_outputs_, dtype=torch.float64))
-        return self._shaped(mixture_quantiles(margins, levels))
-
-    @property
-    def _particulars(self) -> Mapping[str, str]:
-        return {"components": str(self.n_components)}
-
-    def _build(self, n_inputs: int, n_targets: int) -> MixtureNetwork:
-        sizes = n_inputs, n_targets, self.n_components, tuple(self.hidden)
-        return MixtureNetwork(*sizes, scale_floor=self.scale_floor)
+        return mixture_quantiles(margins, torch.tensor(levels, dtype=torch.float64))
 
     def _distribution(self, x: Tensor) -> GaussianMixture:
         with torch.no_grad():
@@ -144,6 +134,8 @@ class FlowRegressor(JointRegressor):
     n_samples: int = 32
 
     network_: FlowNetwork = field(init=False)
+    network_class = FlowNetwork
+    own_parameter = "bins", "bins of a spline"
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predictive medians in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
@@ -156,27 +148,15 @@ class FlowRegressor(JointRegressor):
         assert isinstance(dist, FlowDistribution)
         return dist
 
-    def predict_quantiles(
-        self, X: Any, quantiles: Sequence[float] = defaults.QUANTILES
-    ) -> npt.NDArray[np.float64]:
-        """Marginal quantiles in original units, `(Q, N, D)`."""
-        levels = [float(q) for q in quantiles]
+    def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
         parts = self._standard_inputs(X).split(_ROWS)
         standard = torch.cat([self._distribution(rows).quantiles(levels) for rows in parts], -2)
         loc, scale = self._units
-        return self._shaped(loc + scale * standard)
+        return loc + scale * standard
 
     @property
     def _penalty_draws(self) -> int:
         return self.n_samples
-
-    @property
-    def _particulars(self) -> Mapping[str, str]:
-        return {"bins of a spline": str(self.bins)}
-
-    def _build(self, n_inputs: int, n_targets: int) -> FlowNetwork:
-        sizes = n_inputs, n_targets, self.bins, tuple(self.hidden)
-        return FlowNetwork(*sizes, scale_floor=self.scale_floor)
 
     def _distribution(self, x: Tensor) -> FlowDistribution:
         return self.network_.distribution(self.theta_[0].double(), x)
@@ -188,9 +168,5 @@ def load_model(path: str | PathLike[str]) -> JointRegressor:
     Files of another format, with missing parts, or with settings or weights that do not match their
     hash are refused.
     """
-    kinds = {
-        "MixtureRegressor": (MixtureRegressor, MixtureNetwork),
-        "FlowRegressor": (FlowRegressor, FlowNetwork),
-    }
-    model: JointRegressor = read_model(path, kinds)
+    model: JointRegressor = read_model(path, (MixtureRegressor, FlowRegressor))
     return model

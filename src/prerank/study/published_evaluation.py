@@ -117,8 +117,8 @@ def null_replicates(
     y: Tensor,
     prerank: PreRank,
     *,
-    n_samples: int = 100,
-    n_null: int = 1000,
+    n_samples: int,
+    n_null: int,
     seed: int = 0,
 ) -> Tensor | None:
     """PCE that one run would have if it were calibrated, mean over its components, `(n_null,)`.

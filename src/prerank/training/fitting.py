@@ -80,10 +80,10 @@ def train(
     runs: Sequence[Run],
     *,
     settings: Settings | None = None,
+    on_epoch: Callable[[Progress], None] | None = None,
     objective: Objective | None = None,
     start: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
-    on_epoch: Callable[[Progress], None] | None = None,
 ) -> TrainingResult:
     """Train runs to their stop: together where the network can be stacked, else one by one.
 
@@ -96,12 +96,12 @@ def train(
         data: see `Trainer`.
         runs: see `Trainer`.
         settings: see `Trainer`.
+        on_epoch: called after each epoch.
         objective: see `Trainer`.
         start: parameters `(M, P)` to begin with, such as those of the same runs without the
             penalty; then these are not trained again.
         checkpoint: follows the training, which goes on from it; for networks that can be stacked.
             It is left in place, for the caller to remove.
-        on_epoch: called after each epoch.
     """
     objective, settings = objective or Objective(), settings or Settings()
     if not runs:

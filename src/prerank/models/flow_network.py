@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, Normal, Transform, constraints
 
+from prerank import defaults
 from prerank.adapters.libraries import library
 from prerank.errors import InputError
 from prerank.inputs import as_count
@@ -57,7 +58,7 @@ class FlowNetwork(ModuleNetwork):
     n_targets: int
     bins: int = 8
     hidden: tuple[int, ...] = (64, 64)
-    scale_floor: float = 1e-3
+    scale_floor: float = defaults.SCALE_FLOOR
 
     def __post_init__(self) -> None:
         """Check the sizes, and that there is zuko."""

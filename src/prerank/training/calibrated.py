@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from prerank import defaults
 from prerank.errors import InputError
 from prerank.models import Network
 from prerank.penalty import CalibrationPenalty
@@ -54,8 +55,8 @@ def train_calibrated(
     *,
     penalty: CalibrationPenalty | None = None,
     strength: float | Sequence[float] | str = "auto",
-    budget: float = 0.10,
-    n_samples: int = 100,
+    budget: float = defaults.BUDGET,
+    n_samples: int = defaults.TRAINING_SAMPLES,
     settings: Settings | None = None,
     base: Tensor | None = None,
     checkpoint: Checkpoint | None = None,

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prerank import defaults
 from prerank.calibration import mean_spread, pce, pce_floor, reliability_curve
 from prerank.errors import InputError
 from prerank.models import Network
@@ -54,7 +55,7 @@ def evaluate(
     y: Tensor,
     preranks: tuple[PreRank, ...],
     *,
-    n_samples: int = 100,
+    n_samples: int = defaults.TRAINING_SAMPLES,
     seed: int = 0,
 ) -> Evaluation:
     """Judge M runs on common random numbers.
@@ -118,7 +119,7 @@ def validation_trials(
     theta: Tensor,
     preranks: tuple[PreRank, ...],
     *,
-    n_samples: int = 100,
+    n_samples: int = defaults.TRAINING_SAMPLES,
 ) -> list[Trial]:
     """Exact calibration and accuracy of each strength, on the validation rows of its runs.
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prerank import defaults
 from prerank.errors import InputError
 from prerank.inputs import as_count, as_positive
 
@@ -58,12 +59,12 @@ class Settings:
         tuning_rate: its learning rate, as a multiple of lr.
     """
 
-    lr: float = 1e-3
-    batch_size: int = 256
+    lr: float = defaults.LEARNING_RATE
+    batch_size: int = defaults.BATCH_SIZE
     last_batch: bool = False
     min_steps: int = 1
-    max_epochs: int = 1000
-    patience: int = 15
+    max_epochs: int = defaults.MAX_EPOCHS
+    patience: int = defaults.PATIENCE
     min_delta: float = 1e-4
     gradient_bound: float = 10.0
     fine_tune: bool = True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from prerank import defaults
 from prerank.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Selection:
 
 
 def choose_strength(
-    trials: Sequence[Trial], *, budget: float = 0.10, margin: float = 1.0
+    trials: Sequence[Trial], *, budget: float = defaults.BUDGET, margin: float = 1.0
 ) -> Selection:
     r"""Pick the strength with the lowest excess among those that qualify.
 
@@ -147,7 +148,7 @@ def search_strength(
     run: Callable[[Sequence[float]], Sequence[Trial]],
     grid: Sequence[float] | str = "auto",
     *,
-    budget: float = 0.10,
+    budget: float = defaults.BUDGET,
     margin: float = 1.0,
 ) -> Selection:
     """Try a grid of strengths, and beyond its edges where the best one lies there.

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from prerank import storage
+from prerank import files as storage
 from prerank.errors import InputError
 from prerank.files import CheckpointFile
 from prerank.preranks import parse

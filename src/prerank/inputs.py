@@ -31,6 +31,7 @@ __all__ = [
     "parameter_of",
     "refuse_dataset",
     "repeated",
+    "wrong_type",
 ]
 
 Shape = torch.Size | list[int] | tuple[int, ...]
@@ -268,6 +269,12 @@ def as_positive(value: object, name: str, *, minimum: float = 0.0) -> float:
         least = f"at least {minimum:g}" if minimum else "positive"
         raise InputError(f"{name} must be {least} and finite, got {value}")
     return number
+
+
+def wrong_type(name: str, value: object, wanted: str) -> InputTypeError:
+    """The error for an argument of another type than `wanted`."""
+    kind = type(value)
+    return InputTypeError(f"{name} must be {wanted}, got {kind.__module__}.{kind.__qualname__}")
 
 
 def repeated(names: Iterable[str]) -> list[str]:

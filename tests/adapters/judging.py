@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank import diagnose
-from prerank.adapters.libraries import library
 from prerank.errors import InputError
+from prerank.extras import library
 
 REQUIRED = os.environ.get("PRERANK_REQUIRED", "").split()
 
@@ -23,7 +23,7 @@ BLAMED = 0.005
 def load(name):
     """A library, or a skipped module; an error in an environment that was made for it."""
     try:
-        return library(name, extra="adapters")
+        return library(name, "a test")
     except InputError:
         package = name.partition(".")[0]
         if package in REQUIRED:

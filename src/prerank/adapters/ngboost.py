@@ -22,9 +22,10 @@ from torch.distributions import (
     Weibull,
 )
 
-from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.products import product
 from prerank.errors import InputTypeError
+from prerank.extras import library
+from prerank.inputs import wrong_type
 
 __all__ = ["from_ngboost"]
 
@@ -58,7 +59,7 @@ def from_ngboost(dist: object) -> Distribution:
         (torch.Size([100]), torch.Size([2]))
         >>> table = prerank.diagnose(dist, Y[200:], generator=0).table
     """
-    distns = library("ngboost.distns", extra="adapters")
+    distns = library("ngboost.distns", "from_ngboost")
     laws = list(dist) if isinstance(dist, list | tuple) else [dist]
     for law in laws:
         if not isinstance(law, distns.RegressionDistn):

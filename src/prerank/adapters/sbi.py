@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import mixture
 from prerank.distributions import Ensemble
 from prerank.distributions.draws import forked_state
 from prerank.errors import ShapeError
-from prerank.inputs import Shape, as_count, as_generator, as_points
+from prerank.extras import library
+from prerank.inputs import Shape, as_count, as_generator, as_points, wrong_type
 
 __all__ = ["AmortisedPosterior", "from_sbi"]
 
@@ -73,9 +73,9 @@ def from_sbi(
         (torch.Size([200]), torch.Size([2]))
         >>> table = prerank.diagnose(dist, theta[500:], generator=0).table
     """
-    posteriors = library("sbi.inference.posteriors", extra="adapters")
-    base = library("sbi.inference.posteriors.base_posterior", extra="adapters")
-    ensembles = library("sbi.inference.posteriors.ensemble_posterior", extra="adapters")
+    posteriors = library("sbi.inference.posteriors", "from_sbi")
+    base = library("sbi.inference.posteriors.base_posterior", "from_sbi")
+    ensembles = library("sbi.inference.posteriors.ensemble_posterior", "from_sbi")
     points = as_points(x, "x").to(torch.float32)  # the dtype of sbi
     _check_shape(posterior, points)
     if isinstance(posterior, ensembles.EnsemblePosterior):
@@ -155,7 +155,7 @@ class AmortisedPosterior(Distribution):
     def _log_share(self) -> Tensor:
         """Log-probability of the prior's support under the network, `(N,)`."""
         # Not `leakage_correction`, which draws until the worst row has as many inside.
-        within = library("sbi.utils.sbiutils", extra="adapters").within_support
+        within = library("sbi.utils.sbiutils", "from_sbi").within_support
         shape, estimator = torch.Size((self.n_correction,)), self.posterior.posterior_estimator
         found = []
         with torch.random.fork_rng(), torch.no_grad():  # a density leaves no trace in the state

@@ -24,11 +24,11 @@ from torch.distributions import (
 )
 
 from prerank.adapters.labels import Labelled, by_label, check_frame, same_labels
-from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import Mixture, mixture
 from prerank.distributions import Ensemble
 from prerank.errors import InputError, InputTypeError, ShapeError
-from prerank.inputs import as_count, as_generator
+from prerank.extras import library
+from prerank.inputs import as_count, as_generator, wrong_type
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,8 +97,8 @@ def from_skpro(
         >>> table.equals(prerank.diagnose(*from_skpro(predicted, shuffled), generator=0).table)
         True
     """
-    laws = library("skpro.distributions", extra="skpro")
-    base = library("skpro.distributions.base", extra="skpro").BaseDistribution
+    laws = library("skpro.distributions", "from_skpro")
+    base = library("skpro.distributions.base", "from_skpro").BaseDistribution
     if not isinstance(dist, base):
         raise wrong_type("dist", dist, "a distribution of skpro, as predict_proba returns it")
     if dist.ndim != 2:

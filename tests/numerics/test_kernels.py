@@ -6,11 +6,11 @@ python -m pytest --noconftest -m gpu tests/numerics/test_kernels.py
 import pytest
 import torch
 
-from prerank.distributions import gaussians, placement
+from prerank.distributions import densities, reparameterisation
 from prerank.distributions.noise import RunNoise
 from prerank.models import MixtureNetwork
-from prerank.numerics import triangular
-from prerank.numerics.eigen import symmetric_eigen
+from prerank.numerics import matrices
+from prerank.numerics.matrices import symmetric_eigen
 from prerank.penalty import CalibrationPenalty
 from prerank.pits import smooth_ranks
 from prerank.preranks import PAPER, Custom, dominance
@@ -68,7 +68,7 @@ def test_density(monkeypatch, normal, dtype, size):
         factors(normal, rows, components, dim),
         normal(rows, dim, draws),
     )
-    check(monkeypatch, gaussians, gaussians.mixture_log_density, tensors)
+    check(monkeypatch, densities, densities.mixture_log_density, tensors)
 
 
 @by_dtype
@@ -84,16 +84,16 @@ def test_placement(monkeypatch, normal, dtype, size):
     )
 
     def function(loc, factor, ratio):
-        return placement.place_columns(loc, factor, ratio, component, noise)
+        return reparameterisation.place_columns(loc, factor, ratio, component, noise)
 
-    check(monkeypatch, placement, function, tensors)
+    check(monkeypatch, reparameterisation, function, tensors)
 
 
 @by_dtype
 @by_size
 def test_triangular_inverse(monkeypatch, normal, dtype, size):
     tensors = (factors(normal, size[-1], size[1], size[0]),)
-    check(monkeypatch, triangular, triangular.triangular_inverse, tensors)
+    check(monkeypatch, matrices, matrices.triangular_inverse, tensors)
 
 
 @by_dtype

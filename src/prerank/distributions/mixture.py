@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal, constraints
 
-from prerank.distributions.gaussians import mixture_log_density
-from prerank.distributions.implicit import attach_implicit_gradient
+from prerank.distributions.densities import mixture_log_density
 from prerank.distributions.noise import standard_normal, standard_uniform
 from prerank.distributions.parameters import check_mixture
-from prerank.distributions.placement import place_columns
+from prerank.distributions.reparameterisation import attach_implicit_gradient, place_columns
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import (
     Shape,
@@ -22,7 +21,7 @@ from prerank.inputs import (
     check_finite,
     check_same_device,
 )
-from prerank.numerics.norms import row_norms
+from prerank.numerics.matrices import row_norms
 
 __all__ = ["GaussianMixture"]
 
@@ -37,7 +36,7 @@ class GaussianMixture(Distribution):
 
     - `sample`: no gradient.
     - `rsample`: gradients to logits, locations and factors by implicit reparameterisation
-      (`prerank.distributions.implicit` has the derivation).
+      (`prerank.distributions.reparameterisation` has the derivation).
     - `stratified_rsample`: draws spread evenly over the components, with weights that carry
       the gradient of the logits. Less noise than `rsample` for averages over many draws.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from prerank.distributions import GaussianMixture
-from prerank.distributions.quantiles import mixture_quantiles
+from prerank.distributions.densities import mixture_quantiles
 from prerank.estimators.base import JointRegressor
 from prerank.models import MixtureNetwork
 from prerank.preranks import PreRankLike

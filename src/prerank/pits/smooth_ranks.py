@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.numerics.functions import QuickFunction
 from prerank.numerics.kernels import available
+from prerank.numerics.operations import QuickFunction
 
 __all__ = ["sample_spread", "smooth_rank"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.numerics.blocks import join, row_blocks
 from prerank.numerics.kernels import available
+from prerank.numerics.operations import join, row_blocks
 
 __all__ = ["soft_dominance"]
 

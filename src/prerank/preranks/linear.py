@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from prerank.distributions import Ensemble, GaussianMixture
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import as_tensor, check_finite, parameter_of
-from prerank.numerics.eigen import symmetric_eigen
+from prerank.numerics.matrices import symmetric_eigen
 from prerank.preranks.base import Linear
 
 __all__ = ["PCA", "Location", "Marginal", "Projection"]

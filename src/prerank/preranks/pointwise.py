@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.distributions import Ensemble
-from prerank.distributions.density import in_support, log_density
+from prerank.distributions.densities import in_support, log_density
 from prerank.errors import InputError, NotApplicableError
-from prerank.numerics.blocks import join
-from prerank.numerics.functions import QuickFunction
+from prerank.numerics.operations import QuickFunction, join
 from prerank.preranks.base import PreRank, Reference, require_dim
 
 __all__ = ["HDR", "Dependency", "Scale", "ThresholdExceedance"]

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.utils.checkpoint import checkpoint
 
-from prerank.numerics.norms import pair_distances
+from prerank.numerics.matrices import pair_distances
 from prerank.preranks.base import PreRank, Reference
 from prerank.preranks.dominance import soft_dominance
 

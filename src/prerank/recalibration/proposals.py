@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.distributions import GaussianMixture, draw
-from prerank.distributions.gaussians import whitened_columns
+from prerank.distributions.densities import whitened_columns
 from prerank.distributions.noise import standard_normal, standard_uniform
-from prerank.numerics.norms import row_norms
+from prerank.numerics.matrices import row_norms
 from prerank.preranks import HDR
 from prerank.recalibration.marginal import MarginalRecalibrated
 

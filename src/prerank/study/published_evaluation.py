@@ -10,7 +10,7 @@ from prerank.calibration import component_null, pce, pce_floor
 from prerank.distributions import draw
 from prerank.distributions.noise import RunNoise
 from prerank.models import Network
-from prerank.numerics.norms import pair_distances
+from prerank.numerics.matrices import pair_distances
 from prerank.pits import project_pits
 from prerank.pits.published import published_pit
 from prerank.preranks import PreRank

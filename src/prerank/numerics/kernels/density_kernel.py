@@ -1,6 +1,6 @@
 """Log-density of Gaussian mixtures, and its gradient, one row per program.
 
-See `prerank.distributions.gaussians` for what is computed. Points are `(rows, D, S)`, constants
+See `prerank.distributions.densities` for what is computed. Points are `(rows, D, S)`, constants
 `(rows, K)`, locations `(rows, K, D)`, inverse factors `(rows, K, D, D)`, densities `(rows, S)`.
 """
 

@@ -1,7 +1,8 @@
 """Draws inside chosen components, and the gradient of their maps, one row per program.
 
-See `prerank.distributions.placement` for what is computed. Maps are `(rows, K, D, D + 1)`, ratios
-`(rows, K)`, components `(rows, S)`, normals and points `(rows, D, S)`, weights `(rows, S)`.
+See `prerank.distributions.reparameterisation` for what is computed. Maps are
+`(rows, K, D, D + 1)`, ratios `(rows, K)`, components `(rows, S)`, normals and points
+`(rows, D, S)`, weights `(rows, S)`.
 """
 
 import torch

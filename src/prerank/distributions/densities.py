@@ -128,10 +128,8 @@ class _Density(QuickFunction):
         if available(points):
             from prerank.numerics.kernels.density_kernel import mixture_density_gradient
 
-            points, constants, loc, inverse = (
-                tensor.contiguous() for tensor in (points, constants, loc, inverse)
-            )
-            return mixture_density_gradient(points, constants, loc, inverse, density, gradient)
+            inputs = [tensor.contiguous() for tensor in (points, constants, loc, inverse)]
+            return mixture_density_gradient(inputs, density, gradient)
         found = []
         for b in _blocks(points, loc):
             centred, z, values = _exponents(points[b], constants[b], loc[b], inverse[b])

@@ -19,14 +19,8 @@ def mixture_density(points: Tensor, constants: Tensor, loc: Tensor, inverse: Ten
     block = min(128, max(16, triton.next_power_of_2(size)))
     with torch.cuda.device(points.device):
         _forward[(rows, triton.cdiv(size, block))](
-            points,
-            constants,
-            loc,
-            inverse,
-            density,
-            dim,
-            size,
-            loc.shape[1],
+            *(points, constants, loc, inverse, density),
+            *(dim, size, loc.shape[1]),
             tall=triton.next_power_of_2(dim),
             block=block,
             num_warps=1,
@@ -35,38 +29,23 @@ def mixture_density(points: Tensor, constants: Tensor, loc: Tensor, inverse: Ten
 
 
 def mixture_density_gradient(
-    points: Tensor,
-    constants: Tensor,
-    loc: Tensor,
-    inverse: Tensor,
-    density: Tensor,
-    gradient: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of points, constants, locations and inverse factors."""
+    inputs: list[Tensor], density: Tensor, gradient: Tensor
+) -> tuple[Tensor, ...]:
+    """Gradients of points, constants, locations and inverse factors, given the density."""
+    points, _, loc, _ = inputs
     rows, dim, size = points.shape
-    found = (
-        torch.empty_like(points),
-        torch.empty_like(constants),
-        torch.empty_like(loc),
-        torch.empty_like(inverse),
-    )
+    gradients = tuple(torch.empty_like(tensor) for tensor in inputs)
     with torch.cuda.device(points.device):
         _backward[(rows,)](
-            points,
-            constants,
-            loc,
-            inverse,
-            density,
-            gradient.contiguous(),
-            *found,
-            dim,
-            size,
-            loc.shape[1],
+            *inputs,
+            *(density, gradient.contiguous()),
+            *gradients,
+            *(dim, size, loc.shape[1]),
             tall=triton.next_power_of_2(dim),
             block=max(16, triton.next_power_of_2(size)),
             num_warps=1 if size <= 128 else 4,
         )
-    return found
+    return gradients
 
 
 @triton.jit

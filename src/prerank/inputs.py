@@ -202,9 +202,9 @@ def parameter_of(dist: Distribution) -> Tensor | None:
         if isinstance(value, Tensor) and value.is_floating_point():
             return value
         if isinstance(value, Distribution):
-            found = parameter_of(value)
-            if found is not None:
-                return found
+            parameter = parameter_of(value)
+            if parameter is not None:
+                return parameter
     return None
 
 

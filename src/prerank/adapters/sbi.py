@@ -148,8 +148,8 @@ class AmortisedPosterior(Distribution):
         """Log-density at `(*sample_shape, N, D)`, minus infinity outside the prior."""
         shape = torch.broadcast_shapes(value.shape, self.batch_shape + self.event_shape)
         points = value.to(self.x.dtype).expand(shape).reshape(-1, *shape[-2:])
-        found = self.posterior.log_prob_batched(points, self.x, norm_posterior=False)
-        return found.reshape(shape[:-1]) - self._log_share
+        density = self.posterior.log_prob_batched(points, self.x, norm_posterior=False)
+        return density.reshape(shape[:-1]) - self._log_share
 
     @cached_property
     def _log_share(self) -> Tensor:
@@ -157,12 +157,12 @@ class AmortisedPosterior(Distribution):
         # Not `leakage_correction`, which draws until the worst row has as many inside.
         within = library("sbi.utils.sbiutils", "from_sbi").within_support
         shape, estimator = torch.Size((self.n_correction,)), self.posterior.posterior_estimator
-        found = []
+        shares = []
         with torch.random.fork_rng(), torch.no_grad():  # a density leaves no trace in the state
             for block in self.x.split(max(1, _DRAWS // self.n_correction)):
                 inside = within(self.posterior.prior, estimator.sample(shape, condition=block))
-                found.append(inside.to(self.x.dtype).mean(0))
-        return torch.cat(found).clamp_min(1 / self.n_correction).log()
+                shares.append(inside.to(self.x.dtype).mean(0))
+        return torch.cat(shares).clamp_min(1 / self.n_correction).log()
 
 
 def _check_shape(posterior: object, x: Tensor) -> None:
@@ -188,14 +188,14 @@ def _draw(posterior: Any, n: int, x: Tensor, *, proposals: int | None = None) ->
         x: observations `(N, C)`.
         proposals: in one batch, for posteriors that reject some of them.
     """
-    found = []
+    draws = []
     for block in x.split(max(1, _DRAWS // max(1, n))):
         options: dict[str, Any] = {"show_progress_bars": False}
         if proposals is not None:
             options["max_sampling_batch_size"] = max(1, proposals // len(block))
         try:
-            found.append(posterior.sample_batched((n,), x=block, **options))
+            draws.append(posterior.sample_batched((n,), x=block, **options))
         except NotImplementedError:  # not every posterior can take several observations at once
             each = [posterior.sample((n,), x=row, **options) for row in block]
-            found.append(torch.stack(each, 1))
-    return torch.cat(found, 1)
+            draws.append(torch.stack(each, 1))
+    return torch.cat(draws, 1)

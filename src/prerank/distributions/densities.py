@@ -112,11 +112,11 @@ class _Density(QuickFunction):
             from prerank.numerics.kernels.density_kernel import mixture_density
 
             return mixture_density(*(t.contiguous() for t in (points, constants, loc, inverse)))
-        found = []
+        densities = []
         for b in _blocks(points, loc):
             *_, values = _exponents(points[b], constants[b], loc[b], inverse[b])
-            found.append(_log_sum_exp(values))
-        return join(found)
+            densities.append(_log_sum_exp(values))
+        return join(densities)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -130,7 +130,7 @@ class _Density(QuickFunction):
 
             inputs = [tensor.contiguous() for tensor in (points, constants, loc, inverse)]
             return mixture_density_gradient(inputs, density, gradient)
-        found = []
+        gradients = []
         for b in _blocks(points, loc):
             centred, z, values = _exponents(points[b], constants[b], loc[b], inverse[b])
             share = (values - density[b].unsqueeze(1)).exp() * gradient[b].unsqueeze(1)
@@ -139,8 +139,8 @@ class _Density(QuickFunction):
             # One product adds up the components.
             by_points = inverse[b].flatten(1, 2).mT @ slope.flatten(1, 2)
             by_inverse = slope @ centred.mT
-            found.append((-by_points, share.sum(-1), by_loc.squeeze(-1), -by_inverse))
-        return tuple(join(list(parts)) for parts in zip(*found, strict=True))
+            gradients.append((-by_points, share.sum(-1), by_loc.squeeze(-1), -by_inverse))
+        return tuple(join(list(parts)) for parts in zip(*gradients, strict=True))
 
 
 def _blocks(points: Tensor, loc: Tensor) -> list[slice]:

@@ -81,10 +81,7 @@ class Ensemble(Distribution):
         return self._average_outer(centred)
 
     def sample(
-        self,
-        sample_shape: Shape = (),
-        *,
-        generator: torch.Generator | int | None = None,
+        self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
     ) -> Tensor:
         """Draw members with replacement: `(*sample_shape, *batch_shape, D)`."""
         source = as_generator(generator, f"sample {tuple(sample_shape)}")

@@ -139,10 +139,7 @@ class GaussianMixture(Distribution):
         return points.movedim(0, -1), sample_shape
 
     def sample(
-        self,
-        sample_shape: Shape = (),
-        *,
-        generator: torch.Generator | int | None = None,
+        self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
     ) -> Tensor:
         """Draw from the mixture, without gradients: `(*sample_shape, *batch_shape, D)`."""
         source = as_generator(generator, f"sample {tuple(sample_shape)}")
@@ -153,10 +150,7 @@ class GaussianMixture(Distribution):
             return self.place(self.locate(uniform), normal)
 
     def rsample(
-        self,
-        sample_shape: Shape = (),
-        *,
-        generator: torch.Generator | int | None = None,
+        self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
     ) -> Tensor:
         """Draw from the mixture with first-order gradients to all parameters.
 

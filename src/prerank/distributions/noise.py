@@ -9,6 +9,7 @@ drawn before an interruption.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -93,10 +94,10 @@ class RunNoise:
         uniform = self._uniforms(2 * half, kind)
         radius = uniform[:, :half].log().mul_(-2).sqrt_()
         angle = uniform[:, half:].mul_(2 * math.pi)
-        found = torch.empty_like(uniform)
-        torch.mul(radius, angle.cos(), out=found[:, :half])
-        torch.mul(radius, angle.sin(), out=found[:, half:])
-        return found[:, :count]
+        normals = torch.empty_like(uniform)
+        torch.mul(radius, angle.cos(), out=normals[:, :half])
+        torch.mul(radius, angle.sin(), out=normals[:, half:])
+        return normals[:, :count]
 
     def _uniforms(self, count: int, kind: torch.dtype) -> Tensor:
         key = self._key()[:, np.newaxis]  # (M, 1)
@@ -121,27 +122,36 @@ def row_normal(
     n: int, batch: torch.Size, tail: tuple[int, ...], *, like: Tensor, noise: Noise
 ) -> Tensor:
     """Standard normals `(n, *stack, N, *tail)`, broadcastable over the stack of `batch`."""
-    shape = (batch[-1], *tail, n)
-    if isinstance(noise, RunNoise):
-        _check_stack(noise, batch)
-        values = noise.normal(shape, like.dtype).reshape(*batch, *tail, n)
-    else:
-        stack = [1] * (len(batch) - 1)
-        values = standard_normal((*stack, *shape), like=like, generator=noise)
-    return values.movedim(-1, 0)
+    return _by_row(RunNoise.normal, standard_normal, n, batch, tail, like=like, noise=noise)
 
 
 def row_uniform(
     n: int, batch: torch.Size, tail: tuple[int, ...] = (), *, like: Tensor, noise: Noise
 ) -> Tensor:
     """Uniforms on [0, 1), laid out as by `row_normal`."""
+    return _by_row(RunNoise.uniform, standard_uniform, n, batch, tail, like=like, noise=noise)
+
+
+def _by_row(
+    of_runs: Callable[..., Tensor],
+    of_generator: Callable[..., Tensor],
+    n: int,
+    batch: torch.Size,
+    tail: tuple[int, ...],
+    *,
+    like: Tensor,
+    noise: Noise,
+) -> Tensor:
     shape = (batch[-1], *tail, n)
-    if isinstance(noise, RunNoise):
-        _check_stack(noise, batch)
-        values = noise.uniform(shape, like.dtype).reshape(*batch, *tail, n)
-    else:
+    if not isinstance(noise, RunNoise):
         stack = [1] * (len(batch) - 1)
-        values = standard_uniform((*stack, *shape), like=like, generator=noise)
+        values = of_generator((*stack, *shape), like=like, generator=noise)
+    elif batch[:-1].numel() == len(noise.seeds):
+        values = of_runs(noise, shape, like.dtype).reshape(*batch, *tail, n)
+    else:
+        raise ShapeError(
+            f"noise for {len(noise.seeds)} runs does not fit batch_shape {tuple(batch)}"
+        )
     return values.movedim(-1, 0)
 
 
@@ -159,12 +169,6 @@ def standard_uniform(
     """Draw independent uniforms on [0, 1) on the generator's device, then move them."""
     device = like.device if generator is None else generator.device
     return torch.rand(shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
-
-
-def _check_stack(noise: RunNoise, batch: torch.Size) -> None:
-    runs = len(noise.seeds)
-    if batch[:-1].numel() != runs:
-        raise ShapeError(f"noise for {runs} runs does not fit batch_shape {tuple(batch)}")
 
 
 def _hash64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:

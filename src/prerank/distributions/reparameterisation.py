@@ -112,8 +112,8 @@ class _Placement(QuickFunction):
         if available(normal):
             from prerank.numerics.kernels.placement_kernel import placement_gradient
 
-            found = placement_gradient(component, normal, ratio.shape[1], to_points, to_weights)
-            return *found, None, None
+            gradients = placement_gradient(component, normal, ratio.shape[1], to_points, to_weights)
+            return *gradients, None, None
         to_maps, to_ratio = [], []
         for b in _blocks(ratio, normal):
             chosen = _chosen(component[b], ratio.shape[1], normal)

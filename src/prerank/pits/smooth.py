@@ -202,9 +202,9 @@ def _resolved(
     """A pre-rank with a given number of components, and their weights where they are unequal."""
     if not (isinstance(term, PCA) and isinstance(term.components, float)):
         return term, None
-    found = term.decompose(dist) or term.decompose(dist, *make_pool(observed, drawn()))
-    assert found is not None  # there is a pool
-    values, vectors = found
+    decomposition = term.decompose(dist) or term.decompose(dist, *make_pool(observed, drawn()))
+    assert decomposition is not None  # there is a pool
+    values, vectors = decomposition
     return Projection(vectors), term.shares(values)
 
 

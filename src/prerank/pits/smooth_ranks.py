@@ -38,8 +38,8 @@ def smooth_rank(values: Tensor, weights: Tensor | None, width: Tensor) -> Tensor
         weights = values.new_full((size, *[1] * (values.dim() - 2)), 1 / size)
     weights = weights.unsqueeze(-1).expand_as(values[1:])
     rows = [tensor.movedim(0, -1).reshape(-1, 1, len(tensor)) for tensor in (values, weights)]
-    found: Tensor = _SmoothRank.apply(*rows, width.reshape(-1, 1))
-    return found.reshape(*values.shape[1:-1], components)
+    ranks: Tensor = _SmoothRank.apply(*rows, width.reshape(-1, 1))
+    return ranks.reshape(*values.shape[1:-1], components)
 
 
 class _SmoothRank(QuickFunction):

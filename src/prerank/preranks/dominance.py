@@ -54,12 +54,12 @@ class _SoftDominance(torch.autograd.Function):
             counts = dominance(points, reference, weights)
         else:
             keep = points.numel() * reference.shape[-1] <= _KEPT_VALUES
-            found = []
+            parts = []
             for block in _blocks(points, reference):
                 sigmoids = _sigmoids(points[block], reference[block])
-                found.append((weights[block] @ _product(sigmoids)).squeeze(-2))
+                parts.append((weights[block] @ _product(sigmoids)).squeeze(-2))
                 kept += sigmoids if keep else []
-            counts = join(found)
+            counts = join(parts)
         ctx.save_for_backward(points, reference, weights, *kept)
         return counts
 
@@ -70,7 +70,7 @@ class _SoftDominance(torch.autograd.Function):
             from prerank.numerics.kernels.dominance_kernel import dominance_gradient
 
             return dominance_gradient(points, reference, weights, gradient)
-        dim, found = points.shape[1], []
+        dim, gradients = points.shape[1], []
         for number, block in enumerate(_blocks(points, reference)):
             sigmoids = kept[number * dim : (number + 1) * dim]
             if not sigmoids or torch.is_grad_enabled():  # a graph has to lead to the inputs
@@ -84,8 +84,8 @@ class _SoftDominance(torch.autograd.Function):
                 slope = torch.addcmul(below, below, sigmoid, value=-1)
                 to_points.append(slope.sum(-2))
                 to_reference.append(-slope.sum(-1))
-            found.append((torch.stack(to_points, 1), torch.stack(to_reference, 1), to_weights))
-        first, second, third = (join(list(parts)) for parts in zip(*found, strict=True))
+            gradients.append((torch.stack(to_points, 1), torch.stack(to_reference, 1), to_weights))
+        first, second, third = (join(list(parts)) for parts in zip(*gradients, strict=True))
         return first, second, third
 
 

@@ -162,8 +162,11 @@ class PCA(Linear):
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
     ) -> Tensor | None:
         """Return the oriented eigenvectors as rows, `(*batch_shape, J, D)`."""
-        found = self.decompose(dist, pool, weights)
-        return None if found is None else found[1][..., : self.count(found[0]), :]
+        decomposition = self.decompose(dist, pool, weights)
+        if decomposition is None:
+            return None
+        values, vectors = decomposition
+        return vectors[..., : self.count(values), :]
 
     def decompose(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None

@@ -159,9 +159,9 @@ def interpolate(
     left, start = nodes.gather(-1, index - 1), values.gather(-1, index - 1)
     gap = (nodes.gather(-1, index) - left).clamp_min(torch.finfo(nodes.dtype).tiny)
     slope = (values.gather(-1, index) - start) / gap
-    found = start + slope * (at - left)
+    value = start + slope * (at - left)
     shape = (*lead, *rows)
-    return found.movedim(-1, 0).reshape(shape), slope.movedim(-1, 0).reshape(shape)
+    return value.movedim(-1, 0).reshape(shape), slope.movedim(-1, 0).reshape(shape)
 
 
 def extend(

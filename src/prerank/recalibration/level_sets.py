@@ -49,8 +49,8 @@ class LevelTable:
         lowest = torch.where(inside, values, torch.inf).amin(-1, keepdim=True)
         values = torch.where(inside, values, lowest)
         wanted = torch.special.log_ndtr(scores).unsqueeze(-1).expand(-1, len(values))
-        found, _ = interpolate(wanted, *extend(share, values, 1.0, 0.0))
-        return cls(scores, found.mT.cummax(-1).values.contiguous())
+        levels, _ = interpolate(wanted, *extend(share, values, 1.0, 0.0))
+        return cls(scores, levels.mT.cummax(-1).values.contiguous())
 
     def score(self, log_density: Tensor, uniform: Tensor) -> Tensor:
         r"""Normal score of the mass below a density, ties at random.
@@ -68,9 +68,9 @@ class LevelTable:
         last, _ = interpolate(inner, self.levels, self.scores)
         low, high = torch.special.ndtr(first), torch.special.ndtr(last)
         tied = torch.special.ndtri(low + uniform.to(low) * (high - low))
-        found = torch.where(high - low > 1e-9, tied, first)
+        score = torch.where(high - low > 1e-9, tied, first)
         fall = (lowest - log_density).clamp(0, 1e3)
-        return torch.where(log_density < lowest, -(_LOWEST**2 + 2 * fall).sqrt(), found)
+        return torch.where(log_density < lowest, -(_LOWEST**2 + 2 * fall).sqrt(), score)
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,9 @@ def increasing(log_density: Tensor, masses: Tensor) -> Tensor:
     """
     unit = log_density.amax(-1, keepdim=True)
     volumes = masses * (unit - log_density).exp()
-    found = torch.zeros_like(log_density)
+    density = torch.zeros_like(log_density)
     for j in range(log_density.shape[-1]):
         means = masses[j:].cumsum(-1) / volumes[:, j:].cumsum(-1)
         least = means.flip(-1).cummin(-1).values.flip(-1)
-        found[:, j:] = torch.maximum(found[:, j:], least)
-    return found.log() + unit
+        density[:, j:] = torch.maximum(density[:, j:], least)
+    return density.log() + unit

@@ -207,8 +207,8 @@ class MarginalRecalibrated(TransformedDistribution):
         stretch = change.log_abs_det_jacobian(before, value)
         inside = in_support(self.base_dist, before)
         if inside is None:
-            found: Tensor = self.base_dist.log_prob(before) - stretch
-            return found
+            log_density: Tensor = self.base_dist.log_prob(before) - stretch
+            return log_density
         middle = change.table.quantile(torch.zeros_like(before))[0].to(before)
         safe = torch.where(inside.unsqueeze(-1), before, middle)
         return torch.where(inside, self.base_dist.log_prob(safe) - stretch, -torch.inf)

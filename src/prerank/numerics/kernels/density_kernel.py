@@ -87,8 +87,8 @@ def _forward(
         base = tl.where(higher == float("-inf"), 0.0, higher)  # of components without weight
         total = total * tl.exp(highest - base) + tl.exp(value - base)
         highest = higher
-    found = tl.where(highest == float("-inf"), highest, highest + tl.log(total))
-    tl.store(density + row * size + s, found, mask=s < size)
+    value = tl.where(highest == float("-inf"), highest, highest + tl.log(total))
+    tl.store(density + row * size + s, value, mask=s < size)
 
 
 @triton.jit
@@ -114,13 +114,13 @@ def _backward(
     d = tl.arange(0, tall)
     inside = s < size
     upstream = tl.load(gradient + row * size + s, mask=inside, other=0.0)
-    found = tl.load(density + row * size + s, mask=inside, other=0.0)
+    log_density = tl.load(density + row * size + s, mask=inside, other=0.0)
     total = tl.zeros((tall, block), dtype=upstream.dtype)
     for k in range(components):
         first = row * components + k
         z = _whitened(points, loc, inverse, row, k, components, dim, size, s, tall)
         value = tl.load(constants + first) - 0.5 * tl.sum(z * z, 0)
-        share = tl.where(inside, upstream * tl.exp(value - found), 0.0)
+        share = tl.where(inside, upstream * tl.exp(value - log_density), 0.0)
         tl.store(to_constants + first, tl.sum(share, 0))
         slope = -share[None, :] * z
         for e in range(dim):

@@ -66,9 +66,7 @@ def as_tensor(value: object, name: str) -> Tensor:
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(f"{name} is not a rectangular array: {error}") from error
-    if array.dtype.kind in "iub":
-        array = array.astype(np.float64)
-    if array.dtype.kind == "O":
+    if array.dtype.kind in "iubO":
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -146,25 +144,21 @@ def check_distribution(dist: object) -> Distribution:
             f"dist must be a torch.distributions.Distribution, got {type(dist).__name__}: "
             "wrap raw samples of shape (S, ..., N, D) in prerank.Ensemble"
         )
-    if len(dist.event_shape) == 0:
+    batch, event = tuple(dist.batch_shape), tuple(dist.event_shape)
+    if not event:
         raise ShapeError(
-            f"dist has batch_shape {tuple(dist.batch_shape)} and event_shape (): "
-            "wrap it in Independent(dist, 1) so that the last axis holds the targets"
+            f"dist has batch_shape {batch} and event_shape (): wrap it in Independent(dist, 1) so "
+            "that the last axis holds the targets"
         )
-    if len(dist.event_shape) > 1:
+    if len(event) > 1:
+        raise ShapeError(f"dist has event_shape {event}: flatten it to one axis of targets")
+    if not batch:
         raise ShapeError(
-            f"dist has event_shape {tuple(dist.event_shape)}: flatten it to one axis of targets"
+            f"dist has batch_shape () and event_shape {event}: it needs one entry per row; use "
+            "dist.expand((N,)) if every row has the same prediction"
         )
-    if len(dist.batch_shape) == 0:
-        raise ShapeError(
-            f"dist has batch_shape () and event_shape {tuple(dist.event_shape)}: it needs one "
-            "entry per row; use dist.expand((N,)) if every row has the same prediction"
-        )
-    if 0 in dist.batch_shape + dist.event_shape:
-        raise ShapeError(
-            f"dist is empty: batch_shape {tuple(dist.batch_shape)}, "
-            f"event_shape {tuple(dist.event_shape)}"
-        )
+    if 0 in batch + event:
+        raise ShapeError(f"dist is empty: batch_shape {batch}, event_shape {event}")
     return dist
 
 
@@ -187,13 +181,19 @@ def check_observations(dist: Distribution, y: object) -> Tensor:
     if points.dim() == 1 and dist.event_shape == (1,):
         points = points.unsqueeze(-1)
     points = as_points(points, "y")
-    shape = dist.batch_shape + dist.event_shape
-    if points.shape[-2:] != shape[-2:] or points.dim() > len(shape):
-        raise _mismatch(points, dist)
-    try:
+    shape, stack = dist.batch_shape + dist.event_shape, points.shape[-3::-1]
+    stacks = len(stack) <= len(shape) - 2 and all(
+        own in (1, wanted) for own, wanted in zip(stack, shape[-3::-1], strict=False)
+    )
+    if stacks and points.shape[-2:] == shape[-2:]:
         return points.expand(shape)
-    except RuntimeError as error:
-        raise _mismatch(points, dist) from error
+    samples = getattr(dist, "samples", None)
+    swapped = isinstance(samples, Tensor) and samples.shape[0] == points.shape[-2]
+    hint = "; the sample axis comes first, as in samples.swapaxes(0, 1)" if swapped else ""
+    raise ShapeError(
+        f"y has shape {tuple(points.shape)}, but dist has batch_shape {tuple(dist.batch_shape)} "
+        f"and event_shape {tuple(dist.event_shape)}: y must be {tuple(shape)}{hint}"
+    )
 
 
 def parameter_of(dist: Distribution) -> Tensor | None:
@@ -206,17 +206,6 @@ def parameter_of(dist: Distribution) -> Tensor | None:
             if parameter is not None:
                 return parameter
     return None
-
-
-def _mismatch(y: Tensor, dist: Distribution) -> ShapeError:
-    samples = getattr(dist, "samples", None)
-    swapped = isinstance(samples, Tensor) and samples.shape[0] == y.shape[-2]
-    hint = "; the sample axis comes first, as in samples.swapaxes(0, 1)" if swapped else ""
-    return ShapeError(
-        f"y has shape {tuple(y.shape)}, but dist has batch_shape {tuple(dist.batch_shape)} "
-        f"and event_shape {tuple(dist.event_shape)}: y must be "
-        f"{tuple(dist.batch_shape + dist.event_shape)}{hint}"
-    )
 
 
 def check_same_device(first: Tensor, second: Tensor, names: tuple[str, str]) -> None:

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
@@ -108,11 +109,7 @@ def _term(text: str, whole: str) -> PreRank:
 
 
 def _number(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError as error:
-        raise InputError(f"{text!r} is not a number") from error
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    raise InputError(f"{text!r} is not a number")

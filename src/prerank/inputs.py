@@ -66,11 +66,10 @@ def as_tensor(value: object, name: str) -> Tensor:
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(f"{name} is not a rectangular array: {error}") from error
-    if array.dtype.kind in "iubO":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputTypeError(f"{name} must be numeric: {error}") from error
+    try:
+        array = array.astype(np.float64) if array.dtype.kind in "iubO" else array
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(f"{name} must be numeric: {error}") from error
     if array.dtype.kind != "f" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
         raise InputTypeError(f"{name} must hold real numbers (up to float64), got {array.dtype}")
     # A copy where torch could not share the memory (negative strides, read-only, byte order).

@@ -9,11 +9,10 @@ import torch
 from prerank.distributions import densities, reparameterisation
 from prerank.distributions.noise import RunNoise
 from prerank.models import MixtureNetwork
-from prerank.numerics import matrices
+from prerank.numerics import comparisons, matrices
 from prerank.numerics.matrices import symmetric_eigen
 from prerank.penalty import CalibrationPenalty
-from prerank.pits import smooth_ranks
-from prerank.preranks import PAPER, Custom, dominance
+from prerank.preranks import PAPER, Custom
 from prerank.training import Objective, Run, Settings, Trainer, TrainingData
 
 pytestmark = pytest.mark.gpu
@@ -106,7 +105,7 @@ def test_dominance(monkeypatch, normal, dtype, size):
         5 * normal(references, rows, dim),
         normal(references, rows).abs(),
     )
-    check(monkeypatch, dominance, dominance.soft_dominance, tensors)
+    check(monkeypatch, comparisons, comparisons.soft_dominance, tensors)
 
 
 @by_dtype
@@ -117,9 +116,9 @@ def test_ranking(monkeypatch, normal, dtype, size):
     width = 0.1 + normal(rows, components).abs()
 
     def function(values, weights):
-        return smooth_ranks.smooth_rank(values, weights, width)
+        return comparisons.smooth_rank(values, weights, width)
 
-    check(monkeypatch, smooth_ranks, function, (normal(draws + 1, rows, components), weights))
+    check(monkeypatch, comparisons, function, (normal(draws + 1, rows, components), weights))
 
 
 @by_dtype

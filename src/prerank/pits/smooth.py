@@ -17,9 +17,9 @@ from prerank.inputs import (
     check_observations,
     full_precision,
 )
+from prerank.numerics.comparisons import sample_spread, smooth_rank
 from prerank.pits.closed_forms import closed_form
 from prerank.pits.ranks import make_pool
-from prerank.pits.smooth_ranks import sample_spread, smooth_rank
 from prerank.preranks import PCA, PreRank, PreRankLike, Projection, parse
 from prerank.preranks.base import Reference
 

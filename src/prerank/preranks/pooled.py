@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.utils.checkpoint import checkpoint
 
+from prerank.numerics.comparisons import soft_dominance
 from prerank.numerics.matrices import pair_distances
 from prerank.preranks.base import PreRank, Reference
-from prerank.preranks.dominance import soft_dominance
 
 __all__ = ["AverageRank", "BandDepth", "Copula", "EnergyScoreRank", "MultivariateRank"]
 

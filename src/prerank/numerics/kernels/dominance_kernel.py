@@ -1,6 +1,6 @@
 """Smooth counts of dominated references, and their gradient, one row per program.
 
-See `prerank.preranks.dominance` for what is computed. Points are `(rows, D, S)`, references
+See `prerank.numerics.comparisons` for what is computed. Points are `(rows, D, S)`, references
 `(rows, D, R)`, weights `(rows, 1, R)`, counts `(rows, S)`.
 """
 

@@ -1,6 +1,6 @@
 """Smooth ranks and their gradient, one row per program.
 
-See `prerank.pits.smooth_ranks` for what is computed. Values are `(rows, 1, S + 1)`, weights
+See `prerank.numerics.comparisons` for what is computed. Values are `(rows, 1, S + 1)`, weights
 `(rows, 1, S)`, widths and ranks `(rows, 1)`.
 """
 

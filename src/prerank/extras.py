@@ -12,7 +12,7 @@ __all__ = ["library", "needed_by"]
 # Modules of the extras in pyproject.toml.
 _MODULES = {
     "app": (
-        *("filelock", "jinja2", "matplotlib", "pandas", "pyarrow"),
+        *("jinja2", "matplotlib", "pandas", "pyarrow"),
         *("rich", "safetensors", "sklearn", "typer"),
     ),
     "flows": ("zuko",),

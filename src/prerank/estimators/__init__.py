@@ -1,8 +1,7 @@
 """scikit-learn estimators: they wire the parts together and compute nothing of their own."""
 
-from prerank.estimators.base import JointRegressor
 from prerank.estimators.flow_regressor import FlowRegressor
 from prerank.estimators.mixture_regressor import MixtureRegressor
 from prerank.estimators.persistence import load_model
 
-__all__ = ["FlowRegressor", "JointRegressor", "MixtureRegressor", "load_model"]
+__all__ = ["FlowRegressor", "MixtureRegressor", "load_model"]

@@ -143,12 +143,12 @@ def null_replicates(
             (prerank,),
             n_samples=n_samples,
             generator=generator,
-            with_stand_ins=True,
+            with_null_pits=True,
         )
-        if found.stand_ins is None:
+        if found.null_pits is None:
             return None
         pits.append(found.z[0])
-        others.append(found.stand_ins[:, 0])
+        others.append(found.null_pits[:, 0])
     return component_null(
         torch.cat(pits), torch.cat(others, dim=1), n_null=n_null, generator=generator
     )

@@ -143,12 +143,7 @@ class CalibrationPenalty(nn.Module):
     def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> LevelCounts:
         """Count the PITs of a batch; the tallies of several batches can be added up."""
         pits = smooth_pits(
-            dist,
-            y,
-            self.preranks,
-            n_samples=self.n_samples,
-            tau=self.tau,
-            generator=generator,
+            dist, y, self.preranks, n_samples=self.n_samples, tau=self.tau, generator=generator
         )
         return self._count(pits)
 

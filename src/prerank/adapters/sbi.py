@@ -82,13 +82,7 @@ def from_sbi(
         # sbi chooses the members once for all observations, which would make rows dependent.
         source = as_generator(generator, "sbi")  # one for all: a seed would give them equal noise
         parts = [
-            from_sbi(
-                part,
-                points,
-                n_samples=n_samples,
-                n_correction=n_correction,
-                generator=source,
-            )
+            from_sbi(part, points, n_samples=n_samples, n_correction=n_correction, generator=source)
             for part in posterior.posteriors
         ]
         return mixture(parts, weights=posterior.weights)

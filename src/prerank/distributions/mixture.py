@@ -12,11 +12,7 @@ from prerank.distributions.densities import mixture_log_density
 from prerank.distributions.noise import standard_normal, standard_uniform
 from prerank.distributions.parameters import check_allocation, check_mixture, check_value
 from prerank.distributions.reparameterisation import attach_implicit_gradient, place_columns
-from prerank.inputs import (
-    Shape,
-    as_count,
-    as_generator,
-)
+from prerank.inputs import Shape, as_count, as_generator
 from prerank.numerics.matrices import row_norms
 
 __all__ = ["GaussianMixture"]
@@ -61,12 +57,7 @@ class GaussianMixture(Distribution):
     has_rsample = True
 
     def __init__(
-        self,
-        logits: Tensor,
-        loc: Tensor,
-        scale_tril: Tensor,
-        *,
-        validate_args: bool | None = None,
+        self, logits: Tensor, loc: Tensor, scale_tril: Tensor, *, validate_args: bool | None = None
     ) -> None:
         checked = validate_args is not False
         if checked:

@@ -9,7 +9,6 @@ drawn before an interruption.
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -122,37 +121,28 @@ def row_normal(
     n: int, batch: torch.Size, tail: tuple[int, ...], *, like: Tensor, noise: Noise
 ) -> Tensor:
     """Standard normals `(n, *stack, N, *tail)`, broadcastable over the stack of `batch`."""
-    return _by_row(RunNoise.normal, standard_normal, n, batch, tail, like=like, noise=noise)
+    return _by_row(n, batch, tail, like, noise, normal=True)
 
 
 def row_uniform(
     n: int, batch: torch.Size, tail: tuple[int, ...] = (), *, like: Tensor, noise: Noise
 ) -> Tensor:
     """Uniforms on [0, 1), laid out as by `row_normal`."""
-    return _by_row(RunNoise.uniform, standard_uniform, n, batch, tail, like=like, noise=noise)
+    return _by_row(n, batch, tail, like, noise, normal=False)
 
 
 def _by_row(
-    of_runs: Callable[..., Tensor],
-    of_generator: Callable[..., Tensor],
-    n: int,
-    batch: torch.Size,
-    tail: tuple[int, ...],
-    *,
-    like: Tensor,
-    noise: Noise,
+    n: int, batch: torch.Size, tail: tuple[int, ...], like: Tensor, noise: Noise, *, normal: bool
 ) -> Tensor:
     shape = (batch[-1], *tail, n)
     if not isinstance(noise, RunNoise):
-        stack = [1] * (len(batch) - 1)
-        values = of_generator((*stack, *shape), like=like, generator=noise)
-    elif batch[:-1].numel() == len(noise.seeds):
-        values = of_runs(noise, shape, like.dtype).reshape(*batch, *tail, n)
-    else:
-        raise ShapeError(
-            f"noise for {len(noise.seeds)} runs does not fit batch_shape {tuple(batch)}"
-        )
-    return values.movedim(-1, 0)
+        draw, stack = standard_normal if normal else standard_uniform, [1] * (len(batch) - 1)
+        return draw((*stack, *shape), like=like, generator=noise).movedim(-1, 0)
+    runs = len(noise.seeds)
+    if batch[:-1].numel() != runs:
+        raise ShapeError(f"noise for {runs} runs does not fit batch_shape {tuple(batch)}")
+    values = noise.normal(shape, like.dtype) if normal else noise.uniform(shape, like.dtype)
+    return values.reshape(*batch, *tail, n).movedim(-1, 0)
 
 
 def standard_normal(

@@ -1,6 +1,7 @@
 """Differentiable PITs for training."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -150,13 +151,10 @@ def smooth_pits(
     observed = _checked(dist, y, terms, tau)
     as_count(n_samples, "n_samples", minimum=2)
     source = as_noise(generator)
-    kept = draws
 
+    @cache
     def drawn() -> Draws:
-        nonlocal kept
-        if kept is None:
-            kept = draw_differentiable(dist, n_samples, generator=source)
-        return kept
+        return draws or draw_differentiable(dist, n_samples, generator=source)
 
     parts = []
     with full_precision():

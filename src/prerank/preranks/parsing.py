@@ -26,15 +26,7 @@ OneTerm = str | PreRank | Callable[[Tensor], Tensor]
 PreRankLike = OneTerm | Sequence[OneTerm]
 """What `parse` reads: text, a pre-rank, a function of the points, or a list of these."""
 
-PAPER: tuple[PreRank, ...] = (
-    Marginal(),
-    Location(),
-    Scale(),
-    Dependency(),
-    PCA(),
-    HDR(),
-    Copula(),
-)
+PAPER: tuple[PreRank, ...] = (Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula())
 """Those of the paper, which `prerank.diagnose` looks at by default."""
 
 CLASSIC: tuple[PreRank, ...] = (MultivariateRank(), AverageRank(), BandDepth(), EnergyScoreRank())

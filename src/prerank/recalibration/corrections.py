@@ -177,7 +177,4 @@ def extend(
     """
     first, last = nodes[..., :1], nodes[..., -1:]
     below, above = values[..., :1] - low, values[..., -1:] + high
-    return (
-        torch.cat([first - 1, nodes, last + 1], -1),
-        torch.cat([below, values, above], -1),
-    )
+    return (torch.cat([first - 1, nodes, last + 1], -1), torch.cat([below, values, above], -1))

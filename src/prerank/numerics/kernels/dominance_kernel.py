@@ -112,8 +112,6 @@ def _backward(
         slope = product[None, :] * (1 - sigmoid)
         total += slope
         tl.store(
-            to_reference + (row * dim + target) * count + r,
-            -tl.sum(slope, 1),
-            mask=target < dim,
+            to_reference + (row * dim + target) * count + r, -tl.sum(slope, 1), mask=target < dim
         )
     tl.store(to_points + (row * dim + d) * size + s, total, mask=inside)

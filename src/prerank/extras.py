@@ -11,10 +11,7 @@ __all__ = ["library", "needed_by"]
 
 # Modules of the extras in pyproject.toml.
 _MODULES = {
-    "app": (
-        *("jinja2", "matplotlib", "pandas", "pyarrow"),
-        *("rich", "safetensors", "sklearn", "typer"),
-    ),
+    "app": ("jinja2", "matplotlib", "pandas", "pyarrow", "rich", "safetensors", "sklearn", "typer"),
     "flows": ("zuko",),
     "ray": ("ray",),
     "netcdf": ("h5netcdf", "h5py", "xarray"),
@@ -29,7 +26,8 @@ _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 def needed_by(user: str) -> Iterator[None]:
     """Turn the failed import of an optional library into a one-line hint.
 
-    A context manager, and a decorator of functions that import such a library.
+    A context manager, and a decorator of functions that import such a library. Of nested ones the
+    outermost is named: it is what was called.
 
     Args:
         user: name of the function, class or command that needs the library.
@@ -46,14 +44,16 @@ def needed_by(user: str) -> Iterator[None]:
     """
     try:
         yield
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, MissingLibraryError) as error:
         module = (error.name or "").partition(".")[0]
         if module not in _EXTRAS:
             raise
-        raise MissingLibraryError(
+        missing = MissingLibraryError(
             f"{user} needs {_DISTRIBUTIONS.get(module, module)}: "
             f"pip install 'prerank[{_EXTRAS[module]}]'"
-        ) from error
+        )
+        missing.name = module
+        raise missing from error
 
 
 def library(name: str, user: str) -> Any:

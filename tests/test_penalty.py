@@ -29,7 +29,7 @@ from prerank.errors import (
     PrerankError,
     ShapeError,
 )
-from prerank.penalty import CalibrationPenalty, Tally
+from prerank.penalty import CalibrationPenalty, LevelCounts
 from prerank.pits import smooth, smooth_pit
 from prerank.pits.published import published_pit
 from prerank.pits.smooth import SmoothPIT
@@ -415,7 +415,7 @@ def hard_tally(z, levels=100):
     """Counts of PITs `(..., N)` by comparison, not smoothed: those of one component each."""
     grid = torch.linspace(0, 1, levels, dtype=z.dtype).expand(*z.shape[:-1], levels).contiguous()
     counts = torch.searchsorted(z.sort(-1).values, grid, right=True).to(z.dtype)
-    return Tally([counts], [None], z.shape[-1])
+    return LevelCounts([counts], [None], z.shape[-1])
 
 
 def test_one_of_twenty_components_has_a_shift_between_samples_of_one_law():
@@ -578,7 +578,7 @@ def test_a_stack_has_the_shifts_of_its_members(spec, stack):
     training, validation = two_tallies(penalty, *stack)
 
     def one(tally, m):
-        return Tally(
+        return LevelCounts(
             [counts.flatten(0, -3)[m] for counts in tally.counts],
             [None if w is None else w.flatten(0, -2)[m] for w in tally.weights],
             tally.rows,
@@ -617,14 +617,14 @@ def test_gradients_of_a_shifted_error(p):
     shift = penalty.shift(training, validation)
 
     def of_counts(*counts):
-        return penalty.error(Tally(list(counts), training.weights, training.rows), shift)
+        return penalty.error(LevelCounts(list(counts), training.weights, training.rows), shift)
 
     leaves = [counts.detach().requires_grad_() for counts in training.counts]
     assert torch.autograd.gradcheck(of_counts, leaves)
     # The shift turns the direction of the gradient, or else it would teach nothing new.
     plain, moved = (
         torch.autograd.grad(
-            penalty.error(Tally(leaves, training.weights, training.rows), by), leaves
+            penalty.error(LevelCounts(leaves, training.weights, training.rows), by), leaves
         )
         for by in (None, shift)
     )

@@ -101,17 +101,17 @@ def test_pits(family, prerank):
 @pytest.mark.parametrize(("family", "prerank"), CASES, ids=lambda v: getattr(v, "label", v))
 def test_stand_ins_and_ties(family, prerank):
     dist, y = FAMILIES[family](M, N, dim=DIM), observations(M, N, DIM)
-    [stacked] = project_pits(dist, y, (prerank,), generator=3, with_stand_ins=True)
+    [stacked] = project_pits(dist, y, (prerank,), generator=3, with_null_pits=True)
     separate = [
-        project_pits(member(dist, m), y[m], (prerank,), generator=3, with_stand_ins=True)[0]
+        project_pits(member(dist, m), y[m], (prerank,), generator=3, with_null_pits=True)[0]
         for m in range(M)
     ]
     assert {result.method for result in separate} == {stacked.method}
     assert_same(stacked.ties, [result.ties for result in separate])
-    if stacked.stand_ins is None:
-        assert all(result.stand_ins is None for result in separate)
+    if stacked.null_pits is None:
+        assert all(result.null_pits is None for result in separate)
     else:
-        assert_same(stacked.stand_ins.movedim(1, 0), [result.stand_ins for result in separate])
+        assert_same(stacked.null_pits.movedim(1, 0), [result.null_pits for result in separate])
 
 
 @pytest.mark.parametrize("prerank", FIXED, ids=labels(FIXED))

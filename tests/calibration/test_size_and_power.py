@@ -45,13 +45,13 @@ def rejection_rates(
     """
     null = null_pce(n)
     rejected: dict[str, list[bool]] = defaultdict(list)
-    for label, z, stand_ins in _replicates(batch, n, replicates, of_means, n_samples):
+    for label, z, null_pits in _replicates(batch, n, replicates, of_means, n_samples):
         errors = pce(z)
         for j, error in enumerate(errors.tolist()):
             name = f"{label}[{j}]" if len(errors) > 1 else label
             rejected[name].append(p_value(error, null) <= LEVEL)
-        if stand_ins is not None:
-            means = component_null(z, stand_ins, n_null=N_NULL).numpy()
+        if null_pits is not None:
+            means = component_null(z, null_pits, n_null=N_NULL).numpy()
             rejected[label].append(p_value(float(errors.mean()), means) <= LEVEL)
     return {label: sum(hits) / len(hits) for label, hits in sorted(rejected.items())}
 
@@ -68,13 +68,13 @@ def _replicates(
             terms,
             n_samples=n_samples,
             generator=start,
-            with_stand_ins=start < of_means,
+            with_null_pits=start < of_means,
         )
         for result in results:
-            stand_ins = [None] * CHUNK
-            if result.stand_ins is not None:
-                stand_ins = result.stand_ins.split(n, 1)
-            for z, others in zip(result.z.split(n), stand_ins, strict=True):
+            null_pits = [None] * CHUNK
+            if result.null_pits is not None:
+                null_pits = result.null_pits.split(n, 1)
+            for z, others in zip(result.z.split(n), null_pits, strict=True):
                 yield result.prerank.label, z, others
 
 

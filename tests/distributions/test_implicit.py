@@ -5,7 +5,7 @@ import torch
 from scipy import optimize, special, stats
 
 from prerank import GaussianMixture
-from prerank.distributions.implicit import attach_implicit_gradient
+from prerank.distributions.reparameterisation import attach_implicit_gradient
 from truths import gaussian_mixture, random_factor
 
 # Blocks are independent replicates of the gradient estimate: 200 x 500 = 1e5 draws.

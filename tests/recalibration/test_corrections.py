@@ -3,8 +3,13 @@
 import pytest
 import torch
 
-from prerank.recalibration.corrections import Correction, fit_correction
-from prerank.recalibration.piecewise import extend, increasing, interpolate
+from prerank.recalibration.corrections import (
+    Correction,
+    extend,
+    fit_correction,
+    interpolate,
+)
+from prerank.recalibration.level_sets import increasing
 
 
 def normal(*shape, seed):

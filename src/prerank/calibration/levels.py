@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.numerics.blocks import join, row_blocks
-from prerank.numerics.functions import QuickFunction
+from prerank.numerics.operations import QuickFunction, join, row_blocks
 
 __all__ = ["level_counts"]
 

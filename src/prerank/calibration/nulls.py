@@ -70,7 +70,7 @@ def _null(n: int, levels: int, n_null: int) -> npt.NDArray[np.float64]:
 
 def component_null(
     z: Tensor,
-    stand_ins: Tensor,
+    null_pits: Tensor,
     *,
     levels: int = 100,
     n_null: int = 1000,
@@ -80,7 +80,7 @@ def component_null(
 
     Args:
         z: PITs of the observations, `(N, J)`.
-        stand_ins: PITs of the other members of each pool, `(R, N, J)`.
+        null_pits: PITs of the other members of each pool, `(R, N, J)`.
         levels: as in `pce`.
         n_null: number of replicates, B.
         generator: source of the choices.
@@ -88,16 +88,16 @@ def component_null(
     Returns:
         `(n_null,)`, in float64.
     """
-    if z.dim() != 2 or stand_ins.shape[1:] != z.shape:
+    if z.dim() != 2 or null_pits.shape[1:] != z.shape:
         raise ShapeError(
-            f"z must be (N, J) and stand_ins (R, N, J), got {tuple(z.shape)} and "
-            f"{tuple(stand_ins.shape)}"
+            f"z must be (N, J) and null_pits (R, N, J), got {tuple(z.shape)} and "
+            f"{tuple(null_pits.shape)}"
         )
     source = as_generator(generator, "null")
     device = "cpu" if source is None else source.device
     n, components = z.shape
     offset = torch.arange(components, device=z.device) * levels
-    table = torch.cat([level_index(z.unsqueeze(0), levels), level_index(stand_ins, levels)])
+    table = torch.cat([level_index(z.unsqueeze(0), levels), level_index(null_pits, levels)])
     # One range of keys for each component, as small as they come: the table is read at random.
     small = components * levels <= torch.iinfo(torch.int16).max
     table = (table + offset).to(torch.int16 if small else torch.int32)

@@ -42,11 +42,11 @@ class Measurement:
 
         def part(result: ProjectedPIT) -> ProjectedPIT:
             at = rows.to(result.z.device)
-            stand_ins = result.stand_ins
+            null_pits = result.null_pits
             return replace(
                 result,
                 z=result.z[..., at, :],
-                stand_ins=None if stand_ins is None else stand_ins[..., at, :],
+                null_pits=None if null_pits is None else null_pits[..., at, :],
             )
 
         return replace(self, results=tuple(part(result) for result in self.results))
@@ -96,10 +96,10 @@ def _member(result: ProjectedPIT, model: int) -> ProjectedPIT:
     """One predictor of a stack."""
     z = result.z.reshape(-1, *result.z.shape[-2:])[model]
     ties = result.ties.reshape(-1, result.ties.shape[-1])[model]
-    stand_ins = result.stand_ins
-    if stand_ins is not None:
-        stand_ins = stand_ins.reshape(stand_ins.shape[0], -1, *stand_ins.shape[-2:])[:, model]
-    return ProjectedPIT(result.prerank, z, result.method, ties, stand_ins)
+    null_pits = result.null_pits
+    if null_pits is not None:
+        null_pits = null_pits.reshape(null_pits.shape[0], -1, *null_pits.shape[-2:])[:, model]
+    return ProjectedPIT(result.prerank, z, result.method, ties, null_pits)
 
 
 def _judge(
@@ -118,11 +118,11 @@ def _judge(
     null = null_pce(n, levels=levels)
     p_values = [p_value(float(e), null) if testable else np.nan for e in errors]
     overall = p_values[0]
-    stand_ins = result.stand_ins
-    for count in sorted(set(n_null)) if stand_ins is not None else ():
-        assert stand_ins is not None
+    null_pits = result.null_pits
+    for count in sorted(set(n_null)) if null_pits is not None else ():
+        assert null_pits is not None
         replicates = component_null(
-            result.z, stand_ins, levels=levels, n_null=count, generator=null_seed
+            result.z, null_pits, levels=levels, n_null=count, generator=null_seed
         )
         overall = p_value(float(errors.mean()), replicates.cpu().numpy())
         if overall > 1 / (count + 1):

@@ -93,7 +93,7 @@ def measure(
 
     def pits_of(law: Distribution, at: Tensor, chosen: tuple[PreRank, ...]) -> list[ProjectedPIT]:
         return project_pits(
-            law, at, chosen, n_samples=n_samples, generator=source, with_stand_ins=True
+            law, at, chosen, n_samples=n_samples, generator=source, with_null_pits=True
         )
 
     if scale is None:

@@ -1,16 +1,60 @@
-"""Log-densities of Gaussian mixtures at many points of a row."""
+"""Log-densities of distributions, and quantiles of univariate mixtures."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution, MixtureSameFamily, Normal, constraints
 
-from prerank.numerics.blocks import join, row_blocks
-from prerank.numerics.functions import QuickFunction
+from prerank.errors import InputError, NotApplicableError
 from prerank.numerics.kernels import available, fits
-from prerank.numerics.triangular import triangular_inverse
+from prerank.numerics.matrices import triangular_inverse
+from prerank.numerics.operations import QuickFunction, join, row_blocks
 
-__all__ = ["mixture_log_density", "whitened_columns"]
+__all__ = [
+    "in_support",
+    "log_density",
+    "mixture_log_density",
+    "mixture_quantiles",
+    "whitened_columns",
+]
+
+
+def log_density(dist: Distribution, points: Tensor) -> Tensor:
+    """`dist.log_prob`, with errors that say what to do.
+
+    Raises:
+        NotApplicableError: where the distribution has no density.
+        InputError: where a point lies outside the support of a distribution that validates.
+    """
+    try:
+        return dist.log_prob(points)
+    except NotImplementedError as error:
+        raise NotApplicableError(
+            f"{type(dist).__name__} has no log_prob: use a pre-rank or score that needs no "
+            "density, such as 'copula' or energy_score"
+        ) from error
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"y lies outside the support of the distribution: {error}") from error
+
+
+def in_support(dist: Distribution, points: Tensor) -> Tensor | None:
+    """Where the density is not 0 by definition, `(...)` for points `(..., D)`.
+
+    None where it is 0 nowhere, or the distribution does not say: then nothing has to be asked of
+    the device.
+    """
+    try:
+        support = dist.support
+    except NotImplementedError:
+        support = None
+    if support is None or support is constraints.real_vector:
+        return None
+    inside: Tensor = support.check(points)
+    return inside if inside.dim() < points.dim() else inside.all(-1)
+
 
 _LOG_2PI = 1.8378770664093453
 
@@ -68,11 +112,11 @@ class _Density(QuickFunction):
             from prerank.numerics.kernels.density_kernel import mixture_density
 
             return mixture_density(*(t.contiguous() for t in (points, constants, loc, inverse)))
-        found = []
+        densities = []
         for b in _blocks(points, loc):
             *_, values = _exponents(points[b], constants[b], loc[b], inverse[b])
-            found.append(_log_sum_exp(values))
-        return join(found)
+            densities.append(_log_sum_exp(values))
+        return join(densities)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -84,11 +128,9 @@ class _Density(QuickFunction):
         if available(points):
             from prerank.numerics.kernels.density_kernel import mixture_density_gradient
 
-            points, constants, loc, inverse = (
-                tensor.contiguous() for tensor in (points, constants, loc, inverse)
-            )
-            return mixture_density_gradient(points, constants, loc, inverse, density, gradient)
-        found = []
+            inputs = [tensor.contiguous() for tensor in (points, constants, loc, inverse)]
+            return mixture_density_gradient(inputs, density, gradient)
+        gradients = []
         for b in _blocks(points, loc):
             centred, z, values = _exponents(points[b], constants[b], loc[b], inverse[b])
             share = (values - density[b].unsqueeze(1)).exp() * gradient[b].unsqueeze(1)
@@ -97,8 +139,8 @@ class _Density(QuickFunction):
             # One product adds up the components.
             by_points = inverse[b].flatten(1, 2).mT @ slope.flatten(1, 2)
             by_inverse = slope @ centred.mT
-            found.append((-by_points, share.sum(-1), by_loc.squeeze(-1), -by_inverse))
-        return tuple(join(list(parts)) for parts in zip(*found, strict=True))
+            gradients.append((-by_points, share.sum(-1), by_loc.squeeze(-1), -by_inverse))
+        return tuple(join(list(parts)) for parts in zip(*gradients, strict=True))
 
 
 def _blocks(points: Tensor, loc: Tensor) -> list[slice]:
@@ -121,3 +163,42 @@ def _log_sum_exp(values: Tensor) -> Tensor:
     # inf - inf would be NaN where no component reaches the point, or one is infinitely dense.
     largest = torch.where(largest.abs() == torch.inf, 0, largest)
     return (values - largest).exp_().sum(1).log_() + largest.squeeze(1)
+
+
+_HALVINGS = 100
+
+
+def mixture_quantiles(mixture: MixtureSameFamily, levels: Tensor) -> Tensor:
+    r"""Solve :math:`F(q) = \alpha` by bisection between the quantiles of the components.
+
+    A mixture's quantile lies between the smallest and the largest of its components' quantiles, so
+    the bracket is certain; halving it until nothing changes gives every digit.
+
+    Args:
+        mixture: univariate mixture of normals, such as `GaussianMixture.project` returns.
+        levels: `(Q,)`, in (0, 1).
+
+    Returns:
+        `(Q, *batch_shape)`.
+
+    Example:
+        >>> from torch.distributions import Categorical, Normal
+        >>> two = MixtureSameFamily(
+        ...     Categorical(torch.ones(2)), Normal(torch.tensor([-1.0, 1.0]), 1.0)
+        ... )
+        >>> mixture_quantiles(two, torch.tensor([0.5])).abs().round(decimals=6)
+        tensor([0.])
+    """
+    if levels.dim() != 1 or not bool(((levels > 0) & (levels < 1)).all()):
+        raise InputError(f"quantile levels must be a vector of numbers in (0, 1), got {levels}")
+    alpha = levels.reshape(-1, *[1] * len(mixture.batch_shape))
+    normal = mixture.component_distribution
+    if not isinstance(normal, Normal):
+        raise InputError(f"mixture must be one of normals, not of {type(normal).__name__}")
+    bounds = normal.loc + normal.scale * torch.special.ndtri(alpha.unsqueeze(-1))
+    low, high = bounds.amin(-1), bounds.amax(-1)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = mixture.cdf(middle) < alpha
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return 0.5 * (low + high)

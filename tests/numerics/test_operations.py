@@ -1,7 +1,24 @@
+"""Short operations, and blocks of rows."""
+
+import inspect
+
 import pytest
 import torch
 
-from prerank.numerics import join, row_blocks
+from prerank.numerics import QuickFunction, join, row_blocks
+
+
+def test_the_signature_is_kept_where_it_belongs():
+    class Double(QuickFunction):
+        @staticmethod
+        def forward(x):
+            return 2 * x
+
+    class Inherits(QuickFunction):
+        pass
+
+    assert inspect.signature(Double.forward) is Double.forward.__signature__
+    assert not hasattr(torch.autograd.Function.forward, "__signature__")
 
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 1000])

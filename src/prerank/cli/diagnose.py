@@ -1,15 +1,15 @@
 """`prerank diagnose`: predictions made elsewhere, judged without training anything."""
 
-from dataclasses import replace
+import math
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from prerank.cli.diagnosis_output import as_record, findings_table, groups_table
 from prerank.cli.messages import (
     MISCALIBRATED,
     AsJson,
@@ -18,15 +18,25 @@ from prerank.cli.messages import (
     print_json,
     working,
 )
-from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
+from prerank.defaults import SCALE, SEED
+from prerank.diagnosis import Diagnosis, Finding, GroupedDiagnosis, diagnose_by
 from prerank.diagnosis import diagnose as diagnose_
-from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.distributions import Ensemble
 from prerank.errors import InputError
 from prerank.files import Forecasts, check_file, read_forecasts, writing
-from prerank.report.captions import joined_names
+from prerank.report.wording import joined_names, p_text
 
-__all__ = ["diagnose"]
+__all__ = ["as_record", "diagnose"]
+
+
+class Scale(StrEnum):
+    """By what each target is divided."""
+
+    NONE = "none"
+    SAMPLES = "samples"
+
+
+_SCALE = Scale(SCALE)
 
 
 def diagnose(
@@ -62,11 +72,15 @@ def diagnose(
             " has more)."
         ),
     ] = None,
-    raw_units: Annotated[
-        bool,
+    scale: Annotated[
+        Scale,
         typer.Option(
-            "--raw-units", help="Do not divide each target by the spread of its samples first."
+            help="Units: none keeps those of the files, samples divides each target by the spread "
+            "of its samples."
         ),
+    ] = _SCALE,
+    raw_units: Annotated[
+        bool, typer.Option("--raw-units", hidden=True, help="Deprecated: the same as --scale none.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Page to write, such as report.html.")
@@ -74,7 +88,7 @@ def diagnose(
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 4 on evidence of miscalibration.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of random ties and replicates.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of ties and replicates.")] = SEED,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="The verdict in one line, and nothing else.")
     ] = False,
@@ -83,8 +97,8 @@ def diagnose(
     """Judge predictions made elsewhere: samples, and what was observed.
 
     Tables are long (a row for each forecast and sample) or wide (columns like rain_1, rain_2, ...);
-    arrays have the samples first. Each target is divided by the spread of its samples, since some
-    pre-ranks mix the targets.
+    arrays have the samples first. Some pre-ranks mix the targets: where these have different units,
+    --scale samples divides each target by the spread of its samples.
     """
     with one_line_errors():
         if out is not None:
@@ -102,76 +116,123 @@ def diagnose(
                 by=by,
             )
         with working("diagnosing", quiet):
-            found = _diagnosed(forecasts, preranks, raw_units, seed)
+            diagnosis = _diagnosed(forecasts, preranks, Scale.NONE if raw_units else scale, seed)
             if out is not None:
-                _write_page(out, found, forecasts, samples, observations, raw_units)
-        verdict = found.verdict()
+                _write_page(out, diagnosis, forecasts, samples, observations)
+        verdict = diagnosis.verdict()
         if as_json:
-            print_json(as_record(found) | {"remarks": list(forecasts.remarks)})
+            print_json(as_record(diagnosis) | {"remarks": list(forecasts.remarks)})
         elif quiet:
             typer.echo(verdict.headline)
         else:
-            _tell(found, forecasts, out)
-    if check and verdict.mood == "bad":
+            _print(diagnosis, forecasts, out)
+    if check and verdict.status == "bad":
         raise typer.Exit(MISCALIBRATED)
 
 
+def as_record(diagnosis: Diagnosis | GroupedDiagnosis) -> dict[str, Any]:
+    """Verdict and findings, in values that JSON knows.
+
+    With groups, the verdict is that of all of them and the whole, the findings are of the whole,
+    and `groups` has the record of each.
+    """
+    verdict = diagnosis.verdict()
+    whole = _whole(diagnosis)
+    record: dict[str, Any] = {
+        "n": whole.n,
+        "verdict": {
+            "mood": verdict.status,
+            "headline": verdict.headline,
+            "points": list(verdict.points),
+            "advice": list(verdict.advice),
+        },
+        "findings": [
+            {name: _plain(value) for name, value in row.items()} for row in whole.records()
+        ],
+        "skipped": whole.skipped,
+    }
+    if isinstance(diagnosis, GroupedDiagnosis):
+        record["groups"] = {name: as_record(one) for name, one in diagnosis.groups.items()}
+    return record
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _whole(diagnosis: Diagnosis | GroupedDiagnosis) -> Diagnosis:
+    return diagnosis.overall if isinstance(diagnosis, GroupedDiagnosis) else diagnosis
+
+
 def _diagnosed(
-    forecasts: Forecasts, preranks: str | None, raw_units: bool, seed: int
+    forecasts: Forecasts, preranks: str | None, scale: Scale, seed: int
 ) -> Diagnosis | GroupedDiagnosis:
     import pandas as pd
 
     dist = Ensemble(forecasts.samples)
     y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
-    scale = None
-    if not raw_units:
-        scale = [_spread(values) or 1.0 for values in np.moveaxis(forecasts.samples, -1, 0)]
+    options: dict[str, Any] = {"preranks": preranks, "scale": str(scale), "generator": seed}
     if forecasts.groups is None:
-        return diagnose_(dist, y, preranks=preranks, scale=scale, generator=seed)
-    return diagnose_by(dist, y, forecasts.groups, preranks=preranks, scale=scale, generator=seed)
-
-
-def _spread(values: npt.NDArray[np.float64]) -> float:
-    size = np.abs(values).max() or 1.0  # whose square may be too large for a number
-    return float(size * (values / size).std())
+        return diagnose_(dist, y, **options)
+    return diagnose_by(dist, y, forecasts.groups, **options)
 
 
 def _write_page(
     out: Path,
-    found: Diagnosis | GroupedDiagnosis,
+    diagnosis: Diagnosis | GroupedDiagnosis,
     forecasts: Forecasts,
     samples: Path,
     observations: Path,
-    raw_units: bool,
 ) -> None:
-    from prerank.report.html import write_page
-
     size, n, dim = forecasts.samples.shape
     settings = {
         "samples": f"{samples}, {size} of each of {n:,} rows and {dim} targets",
         "observations": str(observations),
         "targets": joined_names(forecasts.targets),
-        "units": "as they are" if raw_units else "divided by the spread of the samples",
+        "units": _whole(diagnosis).units,
     }
-    page = diagnosis_page(found, title=f"Forecasts in {samples.name}", settings=settings)
-    notes = (f"Note: {remark}." for remark in forecasts.remarks)
-    page = replace(page, points=(*page.points, *notes))
+    notes = [f"Note: {remark}." for remark in forecasts.remarks]
     with writing(out):
-        write_page(page, out)
+        title = f"Forecasts in {samples.name}"
+        diagnosis.to_html(out, title=title, settings=settings, notes=notes)
 
 
-def _tell(found: Diagnosis | GroupedDiagnosis, forecasts: Forecasts, out: Path | None) -> None:
+def _print(diagnosis: Diagnosis | GroupedDiagnosis, forecasts: Forecasts, out: Path | None) -> None:
     console = Console()
-    whole = found.overall if isinstance(found, GroupedDiagnosis) else found
+    whole = _whole(diagnosis)
     for remark in forecasts.remarks:
         typer.echo(f"Note: {remark}.")
-    typer.echo(str(found.verdict()))
-    console.print(findings_table(whole))
-    if isinstance(found, GroupedDiagnosis):
-        console.print(groups_table(found))
-        for name, one in found.groups.items():
+    typer.echo(str(diagnosis.verdict()))
+    table = _table(["pre-rank"])
+    for row in whole.overall.values():
+        table.add_row(escape(row.prerank), *_numbers(row))
+    console.print(table)
+    if isinstance(diagnosis, GroupedDiagnosis):
+        console.print(_groups_table(diagnosis))
+        for name, one in diagnosis.groups.items():
             typer.echo(f"{name}: {one.verdict().headline}")
     for label, reason in whole.skipped.items():
         typer.echo(f"Skipped {label}: {reason}")
     if out is not None:
         typer.echo(f"Page: {out}")
+
+
+def _groups_table(diagnosis: GroupedDiagnosis) -> Table:
+    table = _table(["group", "rows", "pre-rank"])
+    for name, one in diagnosis.groups.items():
+        for row in one.overall.values():
+            table.add_row(escape(name), f"{one.n:,}", escape(row.prerank), *_numbers(row))
+        table.add_section()
+    return table
+
+
+def _table(names: list[str]) -> Table:
+    table = Table(*names)
+    for name in ("error", "floor", "excess", "p (Holm)"):
+        table.add_column(name, justify="right")
+    return table
+
+
+def _numbers(row: Finding) -> list[str]:
+    p = "" if math.isnan(row.p_holm) else p_text(row.p_holm)
+    return [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", p]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from prerank.cli.diagnosis_output import as_record
+from prerank.cli.diagnose import as_record
 from prerank.cli.messages import (
     AsJson,
     Quiet,

@@ -29,6 +29,7 @@ __all__ = ["JointRegressor"]
 
 Law = GaussianMixture | FlowLaw
 
+_UNITS = "standard deviations of the training targets"
 _MIN_STEPS = 10
 _TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose accuracy
 
@@ -152,7 +153,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         import pandas as pd
 
         named = pd.DataFrame(observed.numpy(), columns=list(self.target_names_))
-        return diagnose(dist, named, **{"generator": 0, **options})
+        return diagnose(dist, named, **{"units": _UNITS, **options})
 
     def without_penalty(self) -> Self:
         """The model as it was before the penalty came in, to see what that has changed.

@@ -1,43 +1,172 @@
 """Reliability diagrams: is a curve on the diagonal, and if not, what does its shape say?"""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.calibration import (
     DeviationShape,
+    HistogramBand,
     ReliabilityBand,
     ReliabilityCurve,
     deviation_shapes,
     reliability_band,
     reliability_curve,
 )
+from prerank.calibration.curves import check_pits
+from prerank.defaults import BAND_LEVEL, LEVELS, N_SAMPLES
 from prerank.errors import InputError, ShapeError
-from prerank.inputs import as_tensor, column_names
-from prerank.pits import ProjectedPIT, project_pits
+from prerank.inputs import column_names
+from prerank.pits import project_pits
 from prerank.pits.ranks import WEIGHTED
 from prerank.preranks import PreRankLike, parse
-from prerank.report.captions import reliability_caption
-from prerank.report.colours import COLOURS, STYLES
-from prerank.report.figure_text import NAMED, name_lines, names_of, short_name
+from prerank.report.drawing import (
+    COLOURS,
+    NAMED,
+    STYLES,
+    Display,
+    name_lines,
+    names_of,
+    short_name,
+)
+from prerank.report.wording import reliability_caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["ReliabilityDisplay", "ReliabilityGrid"]
+__all__ = ["PITDisplay", "ReliabilityDisplay", "ReliabilityGrid"]
 
 
-class ReliabilityDisplay:
+class PITDisplay(Display):
+    """What the displays of the PITs of one pre-rank share.
+
+    Args:
+        values: what is drawn of one predictor, `(L, J)`.
+        band: where it stays if the forecast is calibrated; None for weighted samples, whose PITs
+            are not exactly uniform.
+        label: name of the pre-rank.
+        names: names of the J components.
+    """
+
+    _FORM = ""  # what is drawn, and its shape
+    _MARKS = ""  # what is judged by the band
+    _ALONE = ""  # name of a single component without a name
+    _measured: ClassVar[Callable[..., dict[str, Any]]]  # from PITs and the level of the band
+
+    def __init__(
+        self,
+        values: Tensor,
+        band: ReliabilityBand | HistogramBand | None,
+        label: str,
+        names: Sequence[str] | None,
+    ) -> None:
+        if values.dim() != 2:
+            raise ShapeError(
+                f"a display shows one predictor: {self._FORM}, got {tuple(values.shape)}"
+            )
+        self._level = None if band is None else band.level
+        self.label = label
+        self.names = names_of(values.shape[1], names, label or self._ALONE)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        dist: Distribution,
+        y: object,
+        prerank: PreRankLike,
+        *,
+        n_samples: int = N_SAMPLES,
+        generator: torch.Generator | int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Compute the PITs of predictions and draw them.
+
+        Args:
+            dist: `batch_shape (N,)`, `event_shape (D,)`.
+            y: observations `(N, D)`; a DataFrame's columns name the targets.
+            prerank: one pre-rank.
+            n_samples: draws per row where there is no closed form.
+            generator: a generator or seed.
+            options: of `from_pits`: `level`, `ax`, and `levels` of a curve or `bins` of a
+                histogram.
+
+        Example:
+            >>> from torch.distributions import MultivariateNormal
+            >>> dist = MultivariateNormal(torch.zeros(200, 3), torch.eye(3))
+            >>> y = 0.3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+            >>> ReliabilityDisplay.from_predictions(dist, y, "marginal", generator=0).caption
+            'marginal: predictions too wide in y0, y1 and y2.'
+        """
+        terms = parse(prerank)
+        if len(terms) != 1:
+            raise InputError(
+                f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
+            )
+        (result,) = project_pits(dist, y, terms, n_samples=n_samples, generator=generator)
+        label, targets = result.prerank.label, column_names(y, dist.event_shape[0])
+        names = result.prerank.component_names(targets, result.z.shape[-1])
+        return cls.from_pits(
+            result.z,
+            label=label,
+            names=names if len(names) > 1 else [label],
+            band=result.method != WEIGHTED,
+            **options,
+        )
+
+    @classmethod
+    def from_pits(
+        cls,
+        z: object,
+        *,
+        label: str = "",
+        names: Sequence[str] | None = None,
+        level: float = BAND_LEVEL,
+        band: bool = True,
+        ax: "Axes | None" = None,
+        **options: Any,
+    ) -> Self:
+        """Draw PITs `(N, J)` that are already there.
+
+        Args:
+            z: PITs.
+            label: name of the pre-rank.
+            names: names of the J components.
+            level: probability of the band.
+            band: False draws none; right for weighted samples, whose PITs are not exactly uniform.
+            ax: where to draw; a new figure by default.
+            options: `levels` of a reliability diagram (100 by default), or `bins` of a histogram
+                (20 by default, or 10 where there are fewer than 400 rows).
+        """
+        values = check_pits(z)
+        parts = cls._measured(values, level if band else None, **options)
+        return cls(**parts, label=label, names=names).plot(ax)
+
+    @property
+    def shapes(self) -> list[DeviationShape]:
+        """How each component deviates; an empty list where there is no band to judge it by."""
+        raise NotImplementedError
+
+    @property
+    def caption(self) -> str:
+        """One sentence on what the shape of the curves or bars means."""
+        if self._level is None:
+            start = f"{self.label}: " if self.label else ""
+            return f"{start}weighted samples, so there is no band to judge the {self._MARKS} by."
+        return reliability_caption(self.label, self.names, self.shapes, level=self._level)
+
+
+class ReliabilityDisplay(PITDisplay):
     r"""Reliability curves of one pre-rank, one line for each component.
 
     .. math:: \alpha \mapsto \hat F_Z(\alpha) = \tfrac1n \#\{Z_i \le \alpha\}
 
-    The grey band holds a line of a right predictor with the probability that it states, at all
+    The grey band holds a line of a calibrated forecast with the probability that it states, at all
     levels at once; each of several lines has its own chance to leave it.
 
     Args:
@@ -61,8 +190,8 @@ class ReliabilityDisplay:
         >>> display.figure_.savefig("reliability.png")  # doctest: +SKIP
     """
 
-    ax_: "Axes"
-    figure_: "Figure | SubFigure"
+    _FORM, _MARKS, _ALONE = "observed must have shape (L, J)", "curves", "curve"
+
     lines_: list[Any]
     band_: Any
 
@@ -74,74 +203,16 @@ class ReliabilityDisplay:
         label: str = "",
         names: Sequence[str] | None = None,
     ) -> None:
-        if curve.observed.dim() != 2:
-            raise ShapeError(
-                f"a display shows one predictor: observed must have shape (L, J), got "
-                f"{tuple(curve.observed.shape)}"
-            )
-        components = curve.observed.shape[1]
+        super().__init__(curve.observed, band, label, names)
         self.curve = curve
         self.band = band
-        self.label = label
-        self.names = names_of(components, names, label or "curve")
 
-    @classmethod
-    def from_predictions(
-        cls,
-        dist: Distribution,
-        y: object,
-        prerank: PreRankLike,
-        *,
-        n_samples: int = 100,
-        level: float = 0.95,
-        levels: int = 100,
-        generator: torch.Generator | int | None = None,
-        ax: "Axes | None" = None,
-    ) -> "ReliabilityDisplay":
-        """Compute the PITs of predictions and draw them.
+    @staticmethod
+    def _measured(z: Tensor, level: float | None, *, levels: int = LEVELS) -> dict[str, Any]:
+        band = level and reliability_band(z.shape[-2], level=level, levels=levels)
+        return {"curve": reliability_curve(z, levels=levels), "band": band}
 
-        Args:
-            dist: `batch_shape (N,)`, `event_shape (D,)`.
-            y: observations `(N, D)`; a DataFrame's columns name the targets.
-            prerank: one pre-rank.
-            n_samples: draws per row where there is no closed form.
-            level: probability of the band.
-            levels: number of levels of curve and band.
-            generator: a generator or seed.
-            ax: where to draw; a new figure by default.
-
-        Example:
-            >>> from torch.distributions import MultivariateNormal
-            >>> dist = MultivariateNormal(torch.zeros(200, 3), torch.eye(3))
-            >>> y = 0.3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
-            >>> ReliabilityDisplay.from_predictions(dist, y, "marginal", generator=0).caption
-            'marginal: predictions too wide in y0, y1 and y2.'
-        """
-        found, names = pits_and_names(dist, y, prerank, n_samples=n_samples, generator=generator)
-        curve = reliability_curve(found.z, levels=levels)
-        uniform = found.method != WEIGHTED
-        band = reliability_band(found.z.shape[-2], level=level, levels=levels) if uniform else None
-        return cls(curve, band, label=found.prerank.label, names=names).plot(ax)
-
-    @classmethod
-    def from_pits(
-        cls,
-        z: object,
-        *,
-        label: str = "",
-        names: Sequence[str] | None = None,
-        level: float = 0.95,
-        levels: int = 100,
-        ax: "Axes | None" = None,
-    ) -> "ReliabilityDisplay":
-        """Draw PITs `(N, J)` that are already there; the other arguments are as above."""
-        curve = reliability_curve(z, levels=levels)
-        band = reliability_band(as_tensor(z, "z").shape[-2], level=level, levels=levels)
-        return cls(curve, band, label=label, names=names).plot(ax)
-
-    def plot(
-        self, ax: "Axes | None" = None, *, legend: bool = True, **line_options: Any
-    ) -> "ReliabilityDisplay":
+    def plot(self, ax: "Axes | None" = None, *, legend: bool = True, **line_options: Any) -> Self:
         """Draw on the axes, or in a new figure.
 
         Args:
@@ -149,10 +220,7 @@ class ReliabilityDisplay:
             legend: whether to name the lines.
             line_options: passed to `Axes.plot` for every line, such as `linewidth`.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            _, ax = plt.subplots(figsize=(4, 4), layout="constrained")
+        ax = self._place(ax)
         levels = self.curve.levels.cpu().numpy()
         self.band_ = None
         if self.band is not None:
@@ -181,21 +249,13 @@ class ReliabilityDisplay:
         ax.set_aspect("equal")
         ax.set_title(short_name(self.label), parse_math=False)
         if legend:
-            name_lines(ax, fontsize="small", frameon=False, ncols=1 + len(self.names) // 8)
-        self.ax_, self.figure_ = ax, ax.figure
+            name_lines(ax, ncols=1 + len(self.names) // 8)
         return self
 
     @property
     def shapes(self) -> list[DeviationShape]:
         """How each curve deviates; an empty list where there is no band to judge them by."""
         return [] if self.band is None else deviation_shapes(self.curve, self.band)
-
-    @property
-    def caption(self) -> str:
-        """One sentence on what the shape of the curves means."""
-        if self.band is None:
-            return f"{self.label}: weighted samples, so there is no band to judge the curves by."
-        return reliability_caption(self.label, self.names, self.shapes, level=self.band.level)
 
 
 class ReliabilityGrid:
@@ -234,7 +294,7 @@ class ReliabilityGrid:
         longest = max(len(display.names) for row in self.rows.values() for display in row)
         return 2.5 * len(self.labels) + 0.5, 2.5 * len(self.rows) + 0.8 + 0.18 * longest
 
-    def plot(self, figure: "Figure | SubFigure | None" = None) -> "ReliabilityGrid":
+    def plot(self, figure: "Figure | SubFigure | None" = None) -> Self:
         """Draw in the figure, or in a new one.
 
         Args:
@@ -256,27 +316,6 @@ class ReliabilityGrid:
             if name:
                 axes[0].set_ylabel(f"{name}\n{axes[0].get_ylabel()}")
         for ax in self.axes_[-1]:  # below the last row, where names of any length have room
-            name_lines(
-                ax, loc="upper center", bbox_to_anchor=(0.5, -0.25), fontsize="small", frameon=False
-            )
+            name_lines(ax, loc="upper center", bbox_to_anchor=(0.5, -0.25))
         self.figure_ = figure
         return self
-
-
-def pits_and_names(
-    dist: Distribution,
-    y: object,
-    prerank: PreRankLike,
-    *,
-    n_samples: int,
-    generator: torch.Generator | int | None,
-) -> tuple[ProjectedPIT, Sequence[str]]:
-    """PITs of one pre-rank and the names of their components, for a display."""
-    terms = parse(prerank)
-    if len(terms) != 1:
-        raise InputError(
-            f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
-        )
-    found = project_pits(dist, y, terms, n_samples=n_samples, generator=generator)[0]
-    names = found.prerank.component_names(column_names(y, dist.event_shape[0]), found.z.shape[-1])
-    return found, names if len(names) > 1 else [found.prerank.label]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from prerank.report.wording import p_text
+
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cell", "Column", "p_text", "table_columns"]
-
-_SMALL_P = 0.001
+__all__ = ["Cell", "Column", "table_columns"]
 
 
 class Cell(NamedTuple):
@@ -27,16 +27,6 @@ class Column(NamedTuple):
     name: str
     numeric: bool
     cells: list[Cell]
-
-
-def p_text(value: float) -> str:
-    """A p-value for readers, the same wherever it is told.
-
-    Example:
-        >>> p_text(0.25), p_text(2e-5)
-        ('0.250', '<0.001')
-    """
-    return f"<{_SMALL_P:g}" if value < _SMALL_P else f"{value:.3f}"
 
 
 def table_columns(frame: "pd.DataFrame") -> list[Column]:

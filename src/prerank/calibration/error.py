@@ -1,4 +1,4 @@
-"""How far PITs are from uniform: the probabilistic calibration error and its floor."""
+"""How far PITs are from uniform: the projected calibration error, its floor and its spread."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ __all__ = ["ProjectedCalibrationError", "mean_spread", "pce", "pce_floor", "pce_
 
 
 def pce(z: object, *, levels: int = LEVELS) -> Tensor:
-    r"""Probabilistic calibration error of PITs.
+    r"""Projected calibration error (PCE) of PITs.
 
     .. math:: \mathrm{PCE} = \frac1M \sum_{j=1}^M |\alpha_j - \hat F_Z(\alpha_j)|,
 
@@ -67,7 +67,7 @@ def pce_spread(n: int) -> float:
 
     .. math:: \sqrt{\frac1n \Big(\frac7{60} - \frac\pi{32}\Big)} \approx \frac{0.136}{\sqrt n}:
 
-    :math:`\sqrt n` times the PCE has the law of the area between a Brownian bridge and 0, whose
+    :math:`\sqrt n` times the PCE is distributed as the area between a Brownian bridge and 0, whose
     first two moments are known (Shepp 1982).
 
     Args:

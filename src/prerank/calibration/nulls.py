@@ -1,8 +1,8 @@
-r"""What the PCE looks like when the predictor is right, and p-values from that.
+r"""The PCE of a calibrated forecast, p-values from it, and their correction for many tests.
 
-Randomised PITs of a right predictor are exactly uniform, whatever the number of samples and however
-many ties, so one component has a universal null: the PCE of n uniforms. Only the numbers of PITs
-between neighbouring levels matter, and these are multinomial.
+Randomised PITs of a calibrated forecast are exactly uniform, whatever the number of samples and
+however many ties, so one component has a universal null: the PCE of n uniforms. Only the numbers of
+PITs between neighbouring levels matter, and these are multinomial.
 
 The components of one pre-rank are dependent in a way that the predictor fixes, so their mean has no
 universal null. But each row comes with a pool of points that are exchangeable with the observation

@@ -1,6 +1,7 @@
 """`prerank diagnose`: predictions made elsewhere, judged without training anything."""
 
 import math
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from prerank.cli.messages import (
     working,
 )
 from prerank.defaults import SCALE, SEED
-from prerank.diagnosis import Diagnosis, Finding, GroupedDiagnosis, diagnose_by
+from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
 from prerank.diagnosis import diagnose as diagnose_
 from prerank.distributions import Ensemble
 from prerank.errors import InputError
@@ -43,33 +44,32 @@ def diagnose(
     samples: Annotated[
         Path, typer.Option(help="Predictive samples: .parquet, .csv, .npz, .npy or .nc.")
     ],
-    observations: Annotated[
-        Path, typer.Option(help="What was observed: a table, .npy, .npz or .nc.")
-    ],
+    observations: Annotated[Path, typer.Option(help="Observations: a table, .npy, .npz or .nc.")],
     targets: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAMES", help="Columns to look at: a,b,c; all that both files have by default."
+            metavar="NAMES",
+            help="Columns to diagnose, as a,b,c (default: all that both files have).",
         ),
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAMES", help="Columns that tell which forecast a row belongs to."),
+        typer.Option(metavar="NAMES", help="Columns that identify the forecast of a row."),
     ] = None,
     sample: Annotated[
         str | None, typer.Option(help="Column or dimension that numbers the samples.")
     ] = None,
     sample_axis: Annotated[
-        int | None, typer.Option(help="Axis of the samples in an array; 0 by default.")
+        int | None, typer.Option(help="Axis of the samples in an array (default: 0).")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="Column of groups to look within.")
+        str | None, typer.Option(metavar="GROUP", help="Column that names the group of each row.")
     ] = None,
     preranks: Annotated[
         str | None,
         typer.Option(
-            help="Which ones; by default the paper's seven, as far as they apply (`prerank explain`"
-            " has more)."
+            help="Pre-ranks to use (default: the paper's seven, as far as they apply; `prerank "
+            "explain` lists more)."
         ),
     ] = None,
     scale: Annotated[
@@ -83,18 +83,18 @@ def diagnose(
         bool, typer.Option("--raw-units", hidden=True, help="Deprecated: the same as --scale none.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Page to write, such as report.html.")
+        Path | None, typer.Option(dir_okay=False, help="HTML page to write, such as report.html.")
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 4 on evidence of miscalibration.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of ties and replicates.")] = SEED,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="The verdict in one line, and nothing else.")
+        bool, typer.Option("--quiet", "-q", help="Print the verdict in one line, and nothing else.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge predictions made elsewhere: samples, and what was observed.
+    """Judge predictions made elsewhere, from samples and observations.
 
     Tables are long (a row for each forecast and sample) or wide (columns like rain_1, rain_2, ...);
     arrays have the samples first. Some pre-ranks mix the targets: where these have different units,
@@ -203,12 +203,9 @@ def _print(diagnosis: Diagnosis | GroupedDiagnosis, forecasts: Forecasts, out: P
     for remark in forecasts.remarks:
         typer.echo(f"Note: {remark}.")
     typer.echo(str(diagnosis.verdict()))
-    table = _table(["pre-rank"])
-    for row in whole.overall.values():
-        table.add_row(escape(row.prerank), *_numbers(row))
-    console.print(table)
+    console.print(_table({"": whole}))
     if isinstance(diagnosis, GroupedDiagnosis):
-        console.print(_groups_table(diagnosis))
+        console.print(_table(diagnosis.groups, "group", "rows"))
         for name, one in diagnosis.groups.items():
             typer.echo(f"{name}: {one.verdict().headline}")
     for label, reason in whole.skipped.items():
@@ -217,22 +214,16 @@ def _print(diagnosis: Diagnosis | GroupedDiagnosis, forecasts: Forecasts, out: P
         typer.echo(f"Page: {out}")
 
 
-def _groups_table(diagnosis: GroupedDiagnosis) -> Table:
-    table = _table(["group", "rows", "pre-rank"])
-    for name, one in diagnosis.groups.items():
-        for row in one.overall.values():
-            table.add_row(escape(name), f"{one.n:,}", escape(row.prerank), *_numbers(row))
-        table.add_section()
-    return table
-
-
-def _table(names: list[str]) -> Table:
-    table = Table(*names)
+def _table(diagnoses: Mapping[str, Diagnosis], *named: str) -> Table:
+    """The rows of whole pre-ranks, after the name and the number of rows where these are named."""
+    table = Table(*named, "pre-rank")
     for name in ("error", "floor", "excess", "p (Holm)"):
         table.add_column(name, justify="right")
+    for name, one in diagnoses.items():
+        start = [escape(name), f"{one.n:,}"] if named else []
+        for row in one.overall.values():
+            p = "" if math.isnan(row.p_holm) else p_text(row.p_holm)
+            numbers = [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", p]
+            table.add_row(*start, escape(row.prerank), *numbers)
+        table.add_section()
     return table
-
-
-def _numbers(row: Finding) -> list[str]:
-    p = "" if math.isnan(row.p_holm) else p_text(row.p_holm)
-    return [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", p]

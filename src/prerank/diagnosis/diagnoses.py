@@ -26,16 +26,8 @@ _NAMED_GROUPS = 3
 class Diagnosis(Findings):
     """What `diagnose` returns: findings with a verdict, a table, pictures and a page.
 
-    `print` shows the verdict and the table; neither needs pandas or matplotlib.
-
-    Attributes:
-        findings: the rows of the table.
-        pits: PITs of each pre-rank by label, `(..., N, J)`.
-        skipped: label and reason of each pre-rank that does not apply.
-        levels: number of levels of PCE and curves.
-        remarks: what else was noticed and can be done, in sentences.
-        tests: over how many p-values `p_holm` is corrected; None for those of the pre-ranks.
-        units: in which the targets were judged.
+    Its attributes are those of `Findings`. `print` shows the verdict and the table; neither needs
+    pandas or matplotlib.
     """
 
     def plot(

@@ -142,8 +142,8 @@ class CornerDisplay(Display):
             raise InputError(f"row must be below {len(observed)}, the number of rows, got {row}")
         samples = _draw_row(dist, row, as_count(n_samples, "n_samples", minimum=2), generator)
         names = column_names(y, observed.shape[-1])
-        found = cls(samples, observed[row], names, label=f"row {row}", max_targets=max_targets)
-        return found.plot(ax)
+        display = cls(samples, observed[row], names, label=f"row {row}", max_targets=max_targets)
+        return display.plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -240,13 +240,8 @@ class CornerDisplay(Display):
         place = (
             {"loc": "lower right", "bbox_to_anchor": (1, 1)} if alone else {"loc": "upper right"}
         )
-        ax.legend(
-            handles=[seen] if alone else [dots, seen],
-            title=self.label or None,
-            fontsize="small",
-            frameon=False,
-            **place,
-        )
+        looks = {"title": self.label or None, "fontsize": "small", "frameon": False, **place}
+        ax.legend(handles=[seen] if alone else [dots, seen], **looks)
 
 
 def _draw_row(

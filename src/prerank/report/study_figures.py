@@ -29,7 +29,7 @@ _BOXES: Any = {"medianprops": {"color": "black"}, "flierprops": {"markersize": 4
 def bars_figure(
     before: "pd.DataFrame", after: "pd.DataFrame", floors: dict[str, float]
 ) -> "Figure":
-    """PCE before and after, one panel for each dataset, with what a right predictor scores.
+    """PCE before and after, one panel for each dataset, with the floor of a calibrated forecast.
 
     Args:
         before: columns `dataset`, `prerank`, `mean`, `se`.
@@ -198,7 +198,7 @@ def _name(axis: Any, names: list[str]) -> None:
 
 
 def _key(figure: "Figure", handles: list[Any], labels: list[str]) -> None:
-    """A legend below the panels, where it hides nothing; none where there is nothing to tell."""
+    """A legend below the panels, where it hides nothing; none where it would be empty."""
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="small")
 

@@ -52,12 +52,12 @@ def table_columns(frame: "pd.DataFrame") -> list[Column]:
 
 
 def _column(name: str, values: Iterable[object]) -> Column:
-    found = [None if _is_missing(value) else value for value in values]
-    present = [value for value in found if value is not None]
+    known = [None if _is_missing(value) else value for value in values]
+    present = [value for value in known if value is not None]
     numeric = bool(present) and all(_is_number(value) for value in present)
     is_p = name == "p" or name.startswith("p_")
     cells = []
-    for value in found:
+    for value in known:
         text = "" if value is None else _text(value, is_p)
         raw = _raw(value) if numeric else text
         cells.append(Cell(text, None if value is None else raw))

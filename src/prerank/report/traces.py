@@ -3,6 +3,8 @@
 import math
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from prerank.errors import InputTypeError
 from prerank.report.drawing import COLOURS, Display
 from prerank.report.wording import listed
@@ -98,9 +100,7 @@ class SelectionDisplay(Display):
         self.budget_ = ax.axvline(
             budget, color="0.3", linewidth=1.2, linestyle="--", label=f"budget ({budget:g} %)"
         )
-        ax.plot(
-            [x for x, _ in places], [y for _, y in places], color="0.7", linewidth=1, zorder=1.5
-        )
+        ax.plot(*np.transpose(places), color="0.7", linewidth=1, zorder=1.5)
         self.points_ = {}
         for judgement, place in zip(drawn, places, strict=True):
             self.points_[judgement.strength] = self._point(ax, judgement, place, edge)
@@ -144,8 +144,8 @@ class SelectionDisplay(Display):
         else:
             ax.errorbar(
                 *place,
-                xerr=_bar(100 * judgement.ratio_se),
-                yerr=_bar(judgement.gain_se),
+                xerr=np.nan_to_num(100 * judgement.ratio_se, posinf=0),
+                yerr=np.nan_to_num(judgement.gain_se, posinf=0),
                 fmt="none",
                 ecolor="0.45",
                 elinewidth=1,
@@ -203,10 +203,6 @@ def _cost(judgement: "Judgement") -> float:
 
 def _finite(judgement: "Judgement") -> bool:
     return math.isfinite(judgement.excess) and math.isfinite(judgement.energy_ratio)
-
-
-def _bar(error: float) -> float:
-    return error if math.isfinite(error) else 0.0
 
 
 def _overlap(first: tuple[float, ...], second: tuple[float, ...]) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from prerank.calibration.bands import reliability_band
-from prerank.calibration.curves import ReliabilityCurve, reliability_curve
+from prerank.calibration.curves import reliability_curve
 from prerank.calibration.error import pce, pce_floor
 from prerank.calibration.nulls import component_null, holm, null_pce, p_value
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
@@ -24,7 +24,7 @@ __all__ = [
     "corrected_findings",
     "curve_shapes",
     "evidence_of",
-    "find",
+    "findings_of",
 ]
 
 ALL = "all"
@@ -112,7 +112,7 @@ class Evidence:
         return max((part.pce for part in self.wrong), default=self.pce) - self.floor
 
 
-def find(
+def findings_of(
     results: Sequence[ProjectedPIT],
     targets: Sequence[str],
     *,
@@ -143,7 +143,8 @@ def find(
         >>> from prerank.preranks import parse
         >>> dist = torch.distributions.MultivariateNormal(torch.zeros(300, 2), torch.eye(2))
         >>> y = 2 * torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
-        >>> whole, rain, wind = find(project_pits(dist, y, parse("marginal")), ["rain", "wind"])
+        >>> pits = project_pits(dist, y, parse("marginal"))
+        >>> whole, rain, wind = findings_of(pits, ["rain", "wind"])
         >>> rain.component, rain.excess > 0.05, rain.p_value < 0.001
         ('rain', True, True)
     """
@@ -174,7 +175,7 @@ def curve_shapes(
     z: Tensor, *, level: float = BAND_LEVEL, levels: int = LEVELS
 ) -> list[DeviationShape]:
     """How the reliability curve of each component of PITs `(N, J)` deviates."""
-    curve: ReliabilityCurve = reliability_curve(z, levels=levels)
+    curve = reliability_curve(z, levels=levels)
     return deviation_shapes(curve, reliability_band(z.shape[-2], level=level, levels=levels))
 
 
@@ -248,7 +249,7 @@ def _rows(
     p_values = [math.nan if weighted else p_value(float(e), null) for e in errors]
     overall, several = p_values[0], len(errors) > 1
     pool = result.stand_ins
-    for count in counts:
+    for count in counts:  # the larger number only where the smaller one cannot resolve p
         if pool is not None and (count == counts[0] or overall <= 1 / (counts[0] + 1)):
             null_means = component_null(result.z, pool, levels=levels, n_null=count, generator=seed)
             overall = p_value(float(errors.mean()), null_means.cpu().numpy())

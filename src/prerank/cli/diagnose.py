@@ -221,7 +221,7 @@ def _table(diagnoses: Mapping[str, Diagnosis], *named: str) -> Table:
         table.add_column(name, justify="right")
     for name, one in diagnoses.items():
         start = [escape(name), f"{one.n:,}"] if named else []
-        for row in one.overall.values():
+        for row in one.by_prerank.values():
             p = "" if math.isnan(row.p_holm) else p_text(row.p_holm)
             numbers = [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", p]
             table.add_row(*start, escape(row.prerank), *numbers)

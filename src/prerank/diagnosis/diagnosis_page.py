@@ -15,9 +15,8 @@ from prerank.report import (
     ReliabilityGrid,
     SelectionDisplay,
 )
-from prerank.report.drawing import Display
+from prerank.report.drawing import Display, PITDisplay
 from prerank.report.html import Illustration, Page, Section
-from prerank.report.reliability import PITDisplay
 from prerank.report.wording import explanation_of, p_text
 from prerank.training import Selection
 
@@ -128,13 +127,13 @@ def _sections(
 def _comparison(before: Findings, after: Findings) -> Section:
     import pandas as pd
 
-    columns = {"before": before.overall, "after": after.overall}
+    columns = {"before": before.by_prerank, "after": after.by_prerank}
     rows = [
         {"prerank": label}
         | {name: rows[label].excess for name, rows in columns.items()}
         | {f"p_holm_{name}": rows[label].p_holm for name, rows in columns.items()}
-        for label in before.overall
-        if label in after.overall
+        for label in before.by_prerank
+        if label in after.by_prerank
     ]
     legend = {
         "before": "excess of the same network without the penalty, on the same rows",
@@ -151,7 +150,7 @@ def _group_table(groups: Mapping[str, Findings]) -> "pd.DataFrame":
         [
             {"group": name, "n": one.n} | {column: getattr(row, column) for column in columns}
             for name, one in groups.items()
-            for row in one.overall.values()
+            for row in one.by_prerank.values()
         ]
     )
 
@@ -197,7 +196,7 @@ def _doubt(findings: Findings, display: PITDisplay) -> str:
     outside = any(shape.outside for shape in display.shapes)
     if not outside or label in findings.verdict().failing:
         return ""
-    p = p_text(findings.overall[label].p_holm)
+    p = p_text(findings.by_prerank[label].p_holm)
     return f" This may be chance: the corrected p-value of {label} is {p}."
 
 

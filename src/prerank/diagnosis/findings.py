@@ -53,7 +53,7 @@ class Findings:
         return int(next(iter(self.pits.values())).shape[-2])
 
     @property
-    def overall(self) -> dict[str, Finding]:
+    def by_prerank(self) -> dict[str, Finding]:
         """The row of each pre-rank by label; of a stack, those of the first predictor."""
         return {
             row.prerank: row for row in self.findings if row.component == ALL and row.model == 0

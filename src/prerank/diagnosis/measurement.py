@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, TransformedDistribution
 
 from prerank.calibration import tie_remarks
-from prerank.calibration.evidence import corrected_findings, find
+from prerank.calibration.evidence import corrected_findings, findings_of
 from prerank.defaults import LEVELS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.diagnosis.findings import ORIGINAL
@@ -187,7 +187,7 @@ class _Measurement:
     def judged(self, *, levels: int, n_null: int, tests: int | None = None) -> Diagnosis:
         """Errors, and their evidence."""
         options: dict[str, Any] = {"levels": levels, "n_null": n_null, "tests": tests}
-        findings = find(self.results, self.targets, seed=self.null_seed, **options)
+        findings = findings_of(self.results, self.targets, seed=self.null_seed, **options)
         pits = {result.prerank.label: result.z for result in self.results}
         return Diagnosis(findings, pits, self.skipped, levels, self.remarks, tests, self.units)
 
@@ -219,8 +219,7 @@ def _measure(
     if divisors is None:
         results = pits_of(dist, observed, terms)
     else:
-        # One factor for predictions and observations, so that ties stay ties.
-        factor = 1 / divisors
+        factor = 1 / divisors  # one for predictions and observations, so that ties stay ties
         scaled = affine(dist, torch.zeros_like(factor), factor)
         # Densities rank alike in all units. Those of a distribution that affine can only wrap are
         # looked up in the original ones: y / scale * scale may miss an atom.
@@ -293,8 +292,7 @@ def _rows(groups: object, n: int) -> dict[str, Tensor]:
         raise ShapeError(f"groups has shape {values.shape}, but there are {n} rows")
     members: dict[str, list[int]] = {}
     for row, value in enumerate(values):
-        missing = str(value) in ("None", "nan", "NaT", "<NA>") and not isinstance(value, str)
-        if missing:
+        if str(value) in ("None", "nan", "NaT", "<NA>") and not isinstance(value, str):
             raise InputError("groups has missing values: name the group of every row")
         members.setdefault(str(value), []).append(row)
     if len(members) > MAX_GROUPS:

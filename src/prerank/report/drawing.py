@@ -1,12 +1,23 @@
-"""What all figures share: colours, names that users give, panels, and a base of displays."""
+"""What all figures share: bases of displays, colours, names that users give, and panels."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
 
-from prerank.errors import ShapeError
+from prerank.calibration import DeviationShape, HistogramBand, ReliabilityBand
+from prerank.calibration.curves import check_pits
+from prerank.defaults import BAND_LEVEL, N_SAMPLES
+from prerank.errors import InputError, ShapeError
+from prerank.inputs import column_names
+from prerank.pits import project_pits
+from prerank.pits.ranks import WEIGHTED
+from prerank.preranks import PreRankLike, parse
+from prerank.report.wording import reliability_caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,8 +28,8 @@ __all__ = [
     "NAMED",
     "STYLES",
     "Display",
+    "PITDisplay",
     "name_lines",
-    "names_of",
     "short_name",
     "split_axes",
 ]
@@ -71,7 +82,126 @@ class Display:
         return ax
 
 
-def names_of(components: int, names: Sequence[str] | None, alone: str) -> tuple[str, ...]:
+class PITDisplay(Display):
+    """What the displays of the PITs of one pre-rank share.
+
+    Args:
+        values: what is drawn of one predictor, `(L, J)`.
+        band: where it stays if the forecast is calibrated; None for weighted samples, whose PITs
+            are not exactly uniform.
+        label: name of the pre-rank.
+        names: names of the J components.
+    """
+
+    _FORM = ""  # what is drawn, and its shape
+    _MARKS = ""  # what is judged by the band
+    _ALONE = ""  # name of a single component without a name
+    _measured: ClassVar[Callable[..., dict[str, Any]]]  # from PITs and the level of the band
+
+    def __init__(
+        self,
+        values: Tensor,
+        band: ReliabilityBand | HistogramBand | None,
+        label: str,
+        names: Sequence[str] | None,
+    ) -> None:
+        if values.dim() != 2:
+            raise ShapeError(
+                f"a display shows one predictor: {self._FORM}, got {tuple(values.shape)}"
+            )
+        self._level = None if band is None else band.level
+        self.label = label
+        self.names = _names_of(values.shape[1], names, label or self._ALONE)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        dist: Distribution,
+        y: object,
+        prerank: PreRankLike,
+        *,
+        n_samples: int = N_SAMPLES,
+        generator: torch.Generator | int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Compute the PITs of predictions and draw them.
+
+        Args:
+            dist: `batch_shape (N,)`, `event_shape (D,)`.
+            y: observations `(N, D)`; a DataFrame's columns name the targets.
+            prerank: one pre-rank.
+            n_samples: draws per row where there is no closed form.
+            generator: a generator or seed.
+            options: of `from_pits`: `level`, `ax`, and `levels` of a curve or `bins` of a
+                histogram.
+
+        Example:
+            >>> from torch.distributions import MultivariateNormal
+            >>> from prerank.report import ReliabilityDisplay
+            >>> dist = MultivariateNormal(torch.zeros(200, 3), torch.eye(3))
+            >>> y = 0.3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+            >>> ReliabilityDisplay.from_predictions(dist, y, "marginal", generator=0).caption
+            'marginal: predictions too wide in y0, y1 and y2.'
+        """
+        terms = parse(prerank)
+        if len(terms) != 1:
+            raise InputError(
+                f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
+            )
+        (result,) = project_pits(dist, y, terms, n_samples=n_samples, generator=generator)
+        label, targets = result.prerank.label, column_names(y, dist.event_shape[0])
+        names = result.prerank.component_names(targets, result.z.shape[-1])
+        return cls.from_pits(
+            result.z,
+            label=label,
+            names=names if len(names) > 1 else [label],
+            band=result.method != WEIGHTED,
+            **options,
+        )
+
+    @classmethod
+    def from_pits(
+        cls,
+        z: object,
+        *,
+        label: str = "",
+        names: Sequence[str] | None = None,
+        level: float = BAND_LEVEL,
+        band: bool = True,
+        ax: "Axes | None" = None,
+        **options: Any,
+    ) -> Self:
+        """Draw PITs `(N, J)` that are already there.
+
+        Args:
+            z: PITs.
+            label: name of the pre-rank.
+            names: names of the J components.
+            level: probability of the band.
+            band: False draws none; right for weighted samples, whose PITs are not exactly uniform.
+            ax: where to draw; a new figure by default.
+            options: `levels` of a reliability diagram (100 by default), or `bins` of a histogram
+                (20 by default, or 10 where there are fewer than 400 rows).
+        """
+        values = check_pits(z)
+        parts = cls._measured(values, level if band else None, **options)
+        return cls(**parts, label=label, names=names).plot(ax)
+
+    @property
+    def shapes(self) -> list[DeviationShape]:
+        """How each component deviates; an empty list where there is no band to judge it by."""
+        raise NotImplementedError
+
+    @property
+    def caption(self) -> str:
+        """One sentence on what the shape of the curves or bars means."""
+        if self._level is None:
+            start = f"{self.label}: " if self.label else ""
+            return f"{start}weighted samples, so there is no band to judge the {self._MARKS} by."
+        return reliability_caption(self.label, self.names, self.shapes, level=self._level)
+
+
+def _names_of(components: int, names: Sequence[str] | None, alone: str) -> tuple[str, ...]:
     """Names of the components of a pre-rank, where none were given too.
 
     Args:

@@ -16,8 +16,7 @@ from prerank.calibration import (
 )
 from prerank.calibration.evidence import curve_shapes
 from prerank.errors import ShapeError
-from prerank.report.drawing import COLOURS, short_name, split_axes
-from prerank.report.reliability import PITDisplay
+from prerank.report.drawing import COLOURS, PITDisplay, short_name, split_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,164 +1,29 @@
 """Reliability diagrams: is a curve on the diagonal, and if not, what does its shape say?"""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from prerank.calibration import (
     DeviationShape,
-    HistogramBand,
     ReliabilityBand,
     ReliabilityCurve,
     deviation_shapes,
     reliability_band,
     reliability_curve,
 )
-from prerank.calibration.curves import check_pits
-from prerank.defaults import BAND_LEVEL, LEVELS, N_SAMPLES
-from prerank.errors import InputError, ShapeError
-from prerank.inputs import column_names
-from prerank.pits import project_pits
-from prerank.pits.ranks import WEIGHTED
-from prerank.preranks import PreRankLike, parse
-from prerank.report.drawing import (
-    COLOURS,
-    NAMED,
-    STYLES,
-    Display,
-    name_lines,
-    names_of,
-    short_name,
-)
-from prerank.report.wording import reliability_caption
+from prerank.defaults import LEVELS
+from prerank.errors import InputError
+from prerank.report.drawing import COLOURS, NAMED, STYLES, PITDisplay, name_lines, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["PITDisplay", "ReliabilityDisplay", "ReliabilityGrid"]
-
-
-class PITDisplay(Display):
-    """What the displays of the PITs of one pre-rank share.
-
-    Args:
-        values: what is drawn of one predictor, `(L, J)`.
-        band: where it stays if the forecast is calibrated; None for weighted samples, whose PITs
-            are not exactly uniform.
-        label: name of the pre-rank.
-        names: names of the J components.
-    """
-
-    _FORM = ""  # what is drawn, and its shape
-    _MARKS = ""  # what is judged by the band
-    _ALONE = ""  # name of a single component without a name
-    _measured: ClassVar[Callable[..., dict[str, Any]]]  # from PITs and the level of the band
-
-    def __init__(
-        self,
-        values: Tensor,
-        band: ReliabilityBand | HistogramBand | None,
-        label: str,
-        names: Sequence[str] | None,
-    ) -> None:
-        if values.dim() != 2:
-            raise ShapeError(
-                f"a display shows one predictor: {self._FORM}, got {tuple(values.shape)}"
-            )
-        self._level = None if band is None else band.level
-        self.label = label
-        self.names = names_of(values.shape[1], names, label or self._ALONE)
-
-    @classmethod
-    def from_predictions(
-        cls,
-        dist: Distribution,
-        y: object,
-        prerank: PreRankLike,
-        *,
-        n_samples: int = N_SAMPLES,
-        generator: torch.Generator | int | None = None,
-        **options: Any,
-    ) -> Self:
-        """Compute the PITs of predictions and draw them.
-
-        Args:
-            dist: `batch_shape (N,)`, `event_shape (D,)`.
-            y: observations `(N, D)`; a DataFrame's columns name the targets.
-            prerank: one pre-rank.
-            n_samples: draws per row where there is no closed form.
-            generator: a generator or seed.
-            options: of `from_pits`: `level`, `ax`, and `levels` of a curve or `bins` of a
-                histogram.
-
-        Example:
-            >>> from torch.distributions import MultivariateNormal
-            >>> dist = MultivariateNormal(torch.zeros(200, 3), torch.eye(3))
-            >>> y = 0.3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
-            >>> ReliabilityDisplay.from_predictions(dist, y, "marginal", generator=0).caption
-            'marginal: predictions too wide in y0, y1 and y2.'
-        """
-        terms = parse(prerank)
-        if len(terms) != 1:
-            raise InputError(
-                f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
-            )
-        (result,) = project_pits(dist, y, terms, n_samples=n_samples, generator=generator)
-        label, targets = result.prerank.label, column_names(y, dist.event_shape[0])
-        names = result.prerank.component_names(targets, result.z.shape[-1])
-        return cls.from_pits(
-            result.z,
-            label=label,
-            names=names if len(names) > 1 else [label],
-            band=result.method != WEIGHTED,
-            **options,
-        )
-
-    @classmethod
-    def from_pits(
-        cls,
-        z: object,
-        *,
-        label: str = "",
-        names: Sequence[str] | None = None,
-        level: float = BAND_LEVEL,
-        band: bool = True,
-        ax: "Axes | None" = None,
-        **options: Any,
-    ) -> Self:
-        """Draw PITs `(N, J)` that are already there.
-
-        Args:
-            z: PITs.
-            label: name of the pre-rank.
-            names: names of the J components.
-            level: probability of the band.
-            band: False draws none; right for weighted samples, whose PITs are not exactly uniform.
-            ax: where to draw; a new figure by default.
-            options: `levels` of a reliability diagram (100 by default), or `bins` of a histogram
-                (20 by default, or 10 where there are fewer than 400 rows).
-        """
-        values = check_pits(z)
-        parts = cls._measured(values, level if band else None, **options)
-        return cls(**parts, label=label, names=names).plot(ax)
-
-    @property
-    def shapes(self) -> list[DeviationShape]:
-        """How each component deviates; an empty list where there is no band to judge it by."""
-        raise NotImplementedError
-
-    @property
-    def caption(self) -> str:
-        """One sentence on what the shape of the curves or bars means."""
-        if self._level is None:
-            start = f"{self.label}: " if self.label else ""
-            return f"{start}weighted samples, so there is no band to judge the {self._MARKS} by."
-        return reliability_caption(self.label, self.names, self.shapes, level=self._level)
+__all__ = ["ReliabilityDisplay", "ReliabilityGrid"]
 
 
 class ReliabilityDisplay(PITDisplay):
@@ -183,6 +48,7 @@ class ReliabilityDisplay(PITDisplay):
         band_: the drawn band, or None.
 
     Example:
+        >>> import torch
         >>> z = torch.rand(300, 2, generator=torch.Generator().manual_seed(0))
         >>> display = ReliabilityDisplay.from_pits(z**2, label="marginal", names=["rain", "wind"])
         >>> display.caption
@@ -269,6 +135,7 @@ class ReliabilityGrid:
         axes_: its axes, `(rows, columns)`.
 
     Example:
+        >>> import torch
         >>> z = torch.rand(2, 300, 1, generator=torch.Generator().manual_seed(0))
         >>> before, after = (
         ...     [ReliabilityDisplay(reliability_curve(part), reliability_band(300), label="scale")]

@@ -240,7 +240,12 @@ class CornerDisplay(Display):
         place = (
             {"loc": "lower right", "bbox_to_anchor": (1, 1)} if alone else {"loc": "upper right"}
         )
-        looks = {"title": self.label or None, "fontsize": "small", "frameon": False, **place}
+        looks: dict[str, Any] = {
+            "title": self.label or None,
+            "fontsize": "small",
+            "frameon": False,
+            **place,
+        }
         ax.legend(handles=[seen] if alone else [dots, seen], **looks)
 
 

@@ -2,7 +2,8 @@
 
 from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
-from prerank.diagnosis.measurement import diagnose, diagnose_by, sample_spread
+from prerank.diagnosis.measurement import diagnose, diagnose_by
+from prerank.diagnosis.units import sample_spread
 from prerank.diagnosis.verdict import Verdict
 
 __all__ = [

@@ -11,6 +11,7 @@ from torch import Tensor
 from prerank.calibration import ReliabilityCurve, reliability_band, reliability_curve
 from prerank.calibration.evidence import ALL, Finding, evidence_of
 from prerank.defaults import BAND_LEVEL, LEVELS
+from prerank.diagnosis.units import ORIGINAL
 from prerank.diagnosis.verdict import Verdict, reach_verdict
 from prerank.pits.ranks import WEIGHTED
 from prerank.report import ReliabilityDisplay
@@ -19,10 +20,7 @@ from prerank.report.wording import p_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ORIGINAL", "Findings"]
-
-ORIGINAL = "original"
-"""Units of targets that are judged as they are."""
+__all__ = ["Findings"]
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,19 @@ from prerank.calibration import tie_remarks
 from prerank.calibration.evidence import corrected_findings, findings_of
 from prerank.defaults import LEVELS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
-from prerank.diagnosis.findings import ORIGINAL
-from prerank.distributions import Ensemble, affine, draw
+from prerank.diagnosis.units import divisors_of
+from prerank.distributions import Ensemble, affine
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
     as_generator,
-    as_tensor,
     check_distribution,
-    check_finite,
     check_observations,
     column_names,
 )
 from prerank.pits import ProjectedPIT, project_pits
 from prerank.preranks import PAPER, PreRank, PreRankLike, parse
 
-__all__ = ["diagnose", "diagnose_by", "sample_spread"]
+__all__ = ["diagnose", "diagnose_by"]
 
 
 def diagnose(
@@ -127,33 +125,6 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
     return GroupedDiagnosis(whole, dict(zip(rows, others, strict=True)))
 
 
-def sample_spread(dist: Distribution, *, n_samples: int = N_SAMPLES) -> Tensor:
-    r"""Standard deviation of each target over the predictive samples of all rows.
-
-    .. math:: s_d = \Big(\frac1{SN} \sum_{s, i} (Y_{sid} - \bar Y_d)^2\Big)^{1/2},
-
-    and 1 where all samples of a target are equal.
-
-    Args:
-        dist: `batch_shape (..., N)`, `event_shape (D,)`; an `Ensemble` uses its members, whatever
-            their weights.
-        n_samples: draws per row of other distributions.
-
-    Returns:
-        `(D,)`, in float64.
-
-    Example:
-        >>> sample_spread(Ensemble([[[0.0, 5.0]], [[4.0, 5.0]]]))
-        tensor([2., 1.], dtype=torch.float64)
-    """
-    points = draw(dist, n_samples, generator=SEED).points.double().cpu().numpy()
-    spreads = []
-    for values in np.moveaxis(points, -1, 0):
-        size = np.abs(values).max() or 1.0  # whose square may be too large for a number
-        spreads.append(float(size * (values / size).std()) or 1.0)
-    return torch.tensor(spreads, dtype=torch.float64)
-
-
 @dataclass(frozen=True)
 class _Measurement:
     """PITs of every pre-rank, not yet judged.
@@ -215,7 +186,7 @@ def _measure(
             of, at, chosen, n_samples=n_samples, generator=source, with_stand_ins=True
         )
 
-    divisors, words = _divisors(scale, dist, observed, units)
+    divisors, words = divisors_of(scale, dist, observed, units)
     if divisors is None:
         results = pits_of(dist, observed, terms)
     else:
@@ -260,29 +231,6 @@ def _applicable(
         else:
             terms += (prerank,)
     return terms, skipped
-
-
-def _divisors(
-    scale: object, dist: Distribution, observed: Tensor, units: str | None
-) -> tuple[Tensor | None, str]:
-    """Divisors of the targets, and the units that they make."""
-    start = f"{units}, " if units else ""
-    if scale is None or (isinstance(scale, str) and scale == "none"):
-        return None, units or ORIGINAL
-    if isinstance(scale, str):
-        if scale != "samples":
-            raise InputError(f"scale must be 'none', 'samples' or divisors, got {scale!r}")
-        words = f"{start}each target divided by the spread of its samples"
-        return sample_spread(dist).to(observed), words
-    divisors = as_tensor(scale, "scale")
-    if divisors.shape != observed.shape[-1:]:
-        raise ShapeError(
-            f"scale has shape {tuple(divisors.shape)}, but there are {observed.shape[-1]} targets"
-        )
-    check_finite(divisors, "scale")
-    if not bool((divisors > 0).all()):
-        raise InputError("scale must be positive: it holds divisors of the targets")
-    return divisors.to(observed), f"{start}each target divided by the given scale"
 
 
 def _rows(groups: object, n: int) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from prerank.calibration.decision import Status
 from prerank.errors import InputError
 from prerank.files import write_atomically
-from prerank.report.table_text import table_columns
+from prerank.report.wording import table_columns
 
 if TYPE_CHECKING:
     import pandas as pd

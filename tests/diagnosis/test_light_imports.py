@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-BLOCKED = ("matplotlib", "pandas", "jinja2", "sklearn", "pyarrow")
+BLOCKED = ("matplotlib", "pandas", "jinja2", "sklearn", "pyarrow", "safetensors", "rich", "typer")
 
 SCRIPT = f"""
 import sys

@@ -207,16 +207,10 @@ def evidence_of(
         )
         tied = [row.component for row in rows if row.ties >= _POWERLESS_TIES]
         note = f"no power in {', '.join(tied)}, whose samples tie with the observation"
+        note = whole.note or (note if tied else "")
+        powerless = whole.ties >= _POWERLESS_TIES
         evidence.append(
-            Evidence(
-                label=label,
-                pce=whole.pce,
-                floor=whole.floor,
-                p_holm=whole.p_holm,
-                parts=parts,
-                note=whole.note or (note if tied else ""),
-                powerless=whole.ties >= _POWERLESS_TIES,
-            )
+            Evidence(label, whole.pce, whole.floor, whole.p_holm, parts, note, powerless)
         )
     return evidence
 

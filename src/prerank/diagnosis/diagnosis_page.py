@@ -18,11 +18,12 @@ from prerank.report import (
 from prerank.report.drawing import Display, PITDisplay
 from prerank.report.html import Illustration, Page, Section
 from prerank.report.wording import explanation_of, p_text
-from prerank.training import Selection
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from prerank.training import Selection
 
 __all__ = ["LEGEND", "diagnosis_page"]
 
@@ -54,7 +55,7 @@ def diagnosis_page(
     verdict: Verdict | None = None,
     groups: Mapping[str, Findings] | None = None,
     before: Findings | None = None,
-    selection: Selection | None = None,
+    selection: "Selection | None" = None,
     examples: Sequence[CornerDisplay] = (),
     settings: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
@@ -90,7 +91,7 @@ def _sections(
     findings: Findings,
     before: Findings | None,
     groups: Mapping[str, Findings] | None,
-    selection: Selection | None,
+    selection: "Selection | None",
     examples: Sequence[CornerDisplay],
 ) -> Iterator[Section]:
     skipped = tuple(f"Skipped {label}: {reason}" for label, reason in findings.skipped.items())

@@ -237,16 +237,14 @@ class CornerDisplay(Display):
         seen = Line2D([], [], color=COLOURS[1], marker="D", mec="k", ms=5, label="observation")
         text = f"{len(self.samples)} samples"
         dots = Line2D([], [], linestyle="none", marker="o", color=COLOURS[0], ms=3, label=text)
-        place = (
-            {"loc": "lower right", "bbox_to_anchor": (1, 1)} if alone else {"loc": "upper right"}
+        ax.legend(
+            handles=[seen] if alone else [dots, seen],
+            title=self.label or None,
+            fontsize="small",
+            frameon=False,
+            loc="lower right" if alone else "upper right",
+            bbox_to_anchor=(1, 1) if alone else None,
         )
-        looks: dict[str, Any] = {
-            "title": self.label or None,
-            "fontsize": "small",
-            "frameon": False,
-            **place,
-        }
-        ax.legend(handles=[seen] if alone else [dots, seen], **looks)
 
 
 def _draw_row(

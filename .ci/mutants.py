@@ -188,11 +188,10 @@ def is_killed(copy: Path, place: tuple[str, int], mutant: Mutant, tests: list[st
         file.write_text(whole)
 
 
-def removed_cases(seconds: tuple[dict[str, float], dict[str, float]]) -> Counter[str]:
+def removed_cases(suites: list[Suite]) -> Counter[str]:
     """How many cases fewer there are, by folder or file of the tests."""
-    counts = [
-        Counter(re.sub(r"^tests/(test_)?(\w+).*", r"\2", name) for name in s) for s in seconds
-    ]
+    folder = re.compile(r"^tests/(?:test_)?(\w+).*")
+    counts = [Counter(folder.sub(r"\1", name) for name in suite.seconds) for suite in suites]
     return counts[0] - counts[1]
 
 

@@ -80,7 +80,7 @@ def diagnose(
         ),
     ] = _SCALE,
     raw_units: Annotated[
-        bool, typer.Option("--raw-units", help="Deprecated: the same as --scale none.")
+        bool, typer.Option("--raw-units", help="The same as --scale none.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(dir_okay=False, help="HTML page to write, such as report.html.")

@@ -17,7 +17,7 @@ from prerank.report import (
 )
 from prerank.report.drawing import Display, PITDisplay
 from prerank.report.html import Illustration, Page, Section
-from prerank.report.wording import explanation_of, p_text
+from prerank.report.wording import explanation_of, p_text, words_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,26 +25,9 @@ if TYPE_CHECKING:
 
     from prerank.training import Selection
 
-__all__ = ["LEGEND", "diagnosis_page"]
+__all__ = ["diagnosis_page"]
 
-LEGEND = {
-    "pce": "mean distance of the PITs' distribution from uniform",
-    "floor": "what a perfect predictor scores on average with as many rows",
-    "excess": "pce - floor",
-    "p_value": "how often a perfect predictor would have as large an error",
-    "p_holm": "the same, corrected for looking at several pre-ranks; small is evidence",
-    "ties": "share of the samples that tie with the observation",
-    "method": "closed form, or ranks among samples",
-}
-SELECTION_LEGEND = {
-    "excess": "of the PCE, mean over the paired runs on validation rows",
-    "excess_gain": "by how much it is smaller than at strength 0, with its standard error",
-    "energy_ratio": "energy score against that at strength 0, with its standard error",
-    "within_budget": "whether that is affordable",
-    "improves": "whether the gain is more than noise",
-    "chosen": "the strength of this model",
-}
-_OVER_GROUPS = {"p_holm": "corrected over all pre-ranks of all groups and of the whole"}
+_WORDS = words_in("prerank.diagnosis", "words.toml")
 _SHOWN_COMPONENTS = 16
 
 
@@ -96,7 +79,7 @@ def _sections(
 ) -> Iterator[Section]:
     skipped = tuple(f"Skipped {label}: {reason}" for label, reason in findings.skipped.items())
     table = findings.table.drop(columns=[] if findings.table.note.any() else ["note"])
-    legend = LEGEND if groups is None else {**LEGEND, **_OVER_GROUPS}
+    legend = _WORDS["legend"] | (_WORDS["legend_of_groups"] if groups else {})
     yield Section("Errors and evidence", skipped, table, legend)
     if before is not None:
         yield _comparison(before, findings)
@@ -111,7 +94,7 @@ def _sections(
         yield Section(
             "Selection of the strength",
             table=tried,
-            legend=SELECTION_LEGEND,
+            legend=_WORDS["legend_of_selection"],
             illustrations=(_drawn(SelectionDisplay(selection), "Strengths that were tried"),),
         )
     if examples:
@@ -136,10 +119,7 @@ def _comparison(before: Findings, after: Findings) -> Section:
         for label in before.by_prerank
         if label in after.by_prerank
     ]
-    legend = {
-        "before": "excess of the same network without the penalty, on the same rows",
-        "after": "excess with it",
-    }
+    legend = _WORDS["legend_of_comparison"]
     return Section("Before and after the penalty", table=pd.DataFrame(rows), legend=legend)
 
 

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from prerank.calibration.decision import Decision, Fault, Status, decide
 from prerank.calibration.evidence import Evidence
 from prerank.defaults import SIGNIFICANCE
-from prerank.report.wording import explanation_of, grouped_names, listed, p_text, shape_words
+from prerank.report.wording import (
+    explanation_of,
+    grouped_names,
+    listed,
+    p_text,
+    shape_words,
+    words_in,
+)
 
 __all__ = ["Mood", "Verdict", "reach_verdict"]
 
@@ -20,21 +27,7 @@ _TOGETHER = {
     -1: "they move together less than predicted",
     0: "not together",
 }
-_ADVICE = {
-    "narrow": "Too narrow: train with a calibration penalty (prerank fit, or CalibrationPenalty in "
-    "your own loss). If the widths are right on the training rows and wrong here, the predictor is "
-    "fitted too closely.",
-    "wide": "Too wide: train with a calibration penalty (prerank fit, or CalibrationPenalty in "
-    "your own loss), and for longer if the training was cut short.",
-    "bias": "Bias: look for a change between the training rows and these (season, instrument, "
-    "units), and correct it or train again.",
-    "shape": "Shape of the margins: let the predictor have more of it (more mixture components, or "
-    "a transformed target), and train with a calibration penalty.",
-}
-_MARGINS_FIRST = (
-    "The other pre-ranks may fail because the margins do, or on their own: repair the margins "
-    "first, and look again."
-)
+_ADVICE = words_in("prerank.diagnosis", "words.toml")["advice"]
 
 
 @dataclass(frozen=True)
@@ -163,7 +156,7 @@ def _advice(decision: Decision, fault: Fault) -> list[str]:
     elif fault.place == "elsewhere":
         advice.append(f"{labels[0]}: {explanation_of(labels[0]).repair}.")
     elif len(decision.failing) > 1:
-        advice.append(_MARGINS_FIRST)
+        advice.append(_ADVICE["margins_first"])
     return advice
 
 

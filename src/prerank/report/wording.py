@@ -28,6 +28,7 @@ __all__ = [
     "reliability_caption",
     "shape_words",
     "table_columns",
+    "words_in",
 ]
 
 _SMALL_P = 0.001
@@ -58,15 +59,15 @@ class Explanation:
     repair: str
 
 
-def _read_explanations() -> dict[str, Explanation]:
-    text = (resources.files("prerank.report") / "explanations.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
-    return {
-        label: Explanation(**tables[table.get("same_as", label)]) for label, table in tables.items()
-    }
+def words_in(package: str, name: str) -> dict[str, Any]:
+    """Tables of words that are kept beside the code, in TOML."""
+    return tomllib.loads((resources.files(package) / name).read_text(encoding="utf-8"))
 
 
-EXPLANATIONS = _read_explanations()
+_TABLES = words_in("prerank.report", "explanations.toml")
+EXPLANATIONS = {
+    label: Explanation(**_TABLES[table.get("same_as", label)]) for label, table in _TABLES.items()
+}
 """Words of every pre-rank by its name."""
 
 _OTHER = EXPLANATIONS.pop("other")

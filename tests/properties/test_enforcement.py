@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-EXPERIMENT = Path(__file__).parents[1] / "experiments" / "truths.py"
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "truths.py"
 # The dearest first, so that two workers end together.
 PRERANKS = ["copula", "dependency", "scale", "hdr", "marginal", "pca", "location"]
 

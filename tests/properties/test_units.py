@@ -22,7 +22,7 @@ from prerank import (
     variogram_score,
 )
 from prerank.errors import InputError
-from stress.cases import DTYPES, SIZES, UNITS, mixture, observations, same
+from properties.cases import DTYPES, SIZES, UNITS, mixture, observations, same
 
 ROWS = 8
 SAMPLES = 100

@@ -22,7 +22,7 @@ from prerank import (
 )
 from prerank.calibration import pce_spread
 from prerank.distributions import Draws
-from stress.cases import DTYPES, SIZES, mixture, observations, same
+from properties.cases import DTYPES, SIZES, mixture, observations, same
 
 FLOAT = torch.float32
 EPS = torch.finfo(FLOAT).eps

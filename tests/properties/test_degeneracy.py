@@ -19,7 +19,7 @@ from prerank import (
     pit,
 )
 from prerank.errors import InputError
-from stress.cases import DTYPES, mixture, observations, same
+from properties.cases import DTYPES, mixture, observations, same
 
 ROWS, SAMPLES, SIZE = 30, 40, (3, 2)
 TARGETS = torch.tensor([1.0, 2.0, -4.0])

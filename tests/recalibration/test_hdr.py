@@ -11,7 +11,7 @@ from prerank.recalibration.corrections import Correction
 from recalibration.bases import errors, largest_pce, self_check, stretched
 from truths import MultivariateT, gaussian_mixture, multivariate_normal
 
-CALIBRATION, FRESH = 2000, 500
+CALIBRATION, FRESH = 800, 800
 
 
 def too_narrow(rows, seed):
@@ -63,7 +63,7 @@ def test_fresh_rows_reach_the_floor():
     of as many calibration rows has that of n / 2 (see `largest_pce`), and a smoother correction
     lies in between. The mean of three runs may miss these two by three of its standard errors.
     """
-    n, found = 2000, []
+    n, found = 1000, []
     for seed, case in enumerate([too_narrow, heavy_tails, biased]):
         torch.manual_seed(seed)
         recalibrator = HDRRecalibrator(n_samples=256, generator=seed)

@@ -9,7 +9,7 @@ from prerank.recalibration import HDRRecalibrator, MarginalRecalibrator
 from recalibration.bases import BASES, errors, largest_pce, stretched
 from truths import MultivariateT, gaussian_mixture, multivariate_normal
 
-CALIBRATION, FRESH = 4000, 1000
+CALIBRATION, FRESH = 1500, 600
 
 
 def too_narrow(rows, seed):

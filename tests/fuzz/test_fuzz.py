@@ -18,7 +18,7 @@ from fuzz.entries import ENTRIES
 from fuzz.mutations import mutate
 
 TESTS = Path(__file__).parents[1]
-CASES = int(os.environ.get("PRERANK_FUZZ_CASES", "10000"))
+CASES = int(os.environ.get("PRERANK_FUZZ_CASES", "1000"))
 
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}

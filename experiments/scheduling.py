@@ -31,16 +31,16 @@ STUDIES = {"paper-exact": "exact", "paper-as-published": "published"}
 
 
 @dataclass(frozen=True)
-class Weather:
-    """What disturbs the workers.
+class Conditions:
+    """Stragglers, failures and overheads of the workers.
 
     Attributes:
         straggling: share of attempts that take `slowness` times as long.
         slowness: how much longer.
         dying: share of attempts that die, at a time that is uniform over their duration.
-        checkpoint: seconds between checkpoints, from the last of which a unit goes on.
-        dispatch: seconds of the driver for each attempt, during which it begins no other.
-        opening: seconds of a worker before a unit begins to train.
+        checkpoint: seconds between checkpoints, from the last of which a unit is resumed.
+        dispatch: seconds of the driver for each attempt, during which it starts no other.
+        opening: seconds of a worker before the training of a unit starts.
     """
 
     straggling: float = 0.0
@@ -51,8 +51,8 @@ class Weather:
     opening: float = 1.5
 
 
-CALM = Weather()
-ROUGH = Weather(straggling=0.05, dying=0.02)
+CALM = Conditions()
+ROUGH = Conditions(straggling=0.05, dying=0.02)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Measured:
     """Units of a study whose seconds are known.
 
     Attributes:
-        plan: whose estimates decide what begins first; in the exact protocol, penalised units wait
+        plan: whose estimates decide what starts first; in the exact protocol, penalised units wait
             for the unpenalised one.
         seconds: by dataset and variant.
     """
@@ -94,7 +94,7 @@ class Measured:
 
 
 def simulate(
-    tasks: list[Task], true: dict[str, float], workers: int, weather: Weather, seed: int
+    tasks: list[Task], true: dict[str, float], workers: int, conditions: Conditions, seed: int
 ) -> dict[str, float]:
     """Run an agenda on a clock of its own.
 
@@ -105,8 +105,8 @@ def simulate(
     """
     rng = np.random.default_rng(seed)
     length = {
-        name: (seconds + weather.opening)
-        * (weather.slowness if rng.random() < weather.straggling else 1)
+        name: (seconds + conditions.opening)
+        * (conditions.slowness if rng.random() < conditions.straggling else 1)
         for name, seconds in true.items()
     }
     total = sum(length.values())
@@ -118,14 +118,14 @@ def simulate(
     begun = 0
     while agenda.open:
         while len(running) < workers and (task := agenda.next()) is not None:
-            driver = max(driver, now) + weather.dispatch
-            dies = bool(rng.random() < weather.dying)
+            driver = max(driver, now) + conditions.dispatch
+            dies = bool(rng.random() < conditions.dying)
             spent = length[task.name] * (rng.random() if dies else 1.0)
             begun += 1
             heapq.heappush(running, (driver + spent, begun, task, dies))
             if dies:
-                lost += spent % weather.checkpoint
-                length[task.name] += spent % weather.checkpoint - spent
+                lost += spent % conditions.checkpoint
+                length[task.name] += spent % conditions.checkpoint - spent
         now, _, task, died = heapq.heappop(running)
         if died:
             given_up += sum(e.kind == "failed" for e in agenda.fail(task, TaskError("it died")))
@@ -135,7 +135,7 @@ def simulate(
 
 
 def table(measured: dict[str, Measured], seeds: int) -> pd.DataFrame:
-    """All costs, sizes, weathers and workers; means over seeds, and the worst of them."""
+    """All costs, sizes, conditions and workers; means over seeds, and the worst of them."""
     return pd.DataFrame(_rows(measured, seeds))
 
 
@@ -143,10 +143,10 @@ def _rows(measured: dict[str, Measured], seeds: int) -> Iterator[dict[str, objec
     for costs, units in measured.items():
         for datasets in (10, 100, 1000):
             problems = [units.problem(datasets, seed) for seed in range(seeds)]
-            for name, weather in (("calm", CALM), ("rough", ROUGH)):
+            for name, conditions in (("calm", CALM), ("rough", ROUGH)):
                 for workers in WORKERS:
                     found = [
-                        simulate(*problem, workers, weather, seed)
+                        simulate(*problem, workers, conditions, seed)
                         for seed, problem in enumerate(problems)
                     ]
                     over = [f["makespan"] / f["bound"] - 1 for f in found]
@@ -154,7 +154,7 @@ def _rows(measured: dict[str, Measured], seeds: int) -> Iterator[dict[str, objec
                         "costs": costs,
                         "datasets": datasets,
                         "units": len(problems[0][0]),
-                        "weather": name,
+                        "conditions": name,
                         "workers": workers,
                         "makespan": np.mean([f["makespan"] for f in found]),
                         "over": np.mean(over),

@@ -18,7 +18,7 @@ def main() -> None:
 
 
 def _leave(*_: object) -> None:
-    """End at once: imports take seconds, and nothing is begun that had to be taken back."""
+    """End at once: imports take seconds, and there is nothing to undo yet."""
     os.write(2, b"Error: interrupted: nothing was begun\n")
     os._exit(130)
 

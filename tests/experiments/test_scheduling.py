@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 import scheduling
 from prerank.study.engines import Task
 
-STILL = scheduling.Weather(dispatch=0.0, opening=0.0)
+STILL = scheduling.Conditions(dispatch=0.0, opening=0.0)
 
 
 def test_the_longest_goes_first():
@@ -30,9 +30,9 @@ def test_a_chain_is_a_bound():
 def test_deaths_and_stragglers_cost_time():
     true = {str(i): 100.0 for i in range(50)}
     tasks = [Task(name, cost=1.0) for name in true]
-    rough = scheduling.Weather(straggling=0.2, dying=0.1)
+    rough = scheduling.Conditions(straggling=0.2, dying=0.1)
     found = scheduling.simulate(tasks, true, 5, rough, 0)
-    assert found["makespan"] > 1000  # what 5 workers need in calm weather, without opening
+    assert found["makespan"] > 1000  # what 5 workers need under calm conditions, without opening
     assert found["makespan"] >= found["bound"]
     assert 0 < found["lost"] < 0.1
     assert found["given_up"] == 0
@@ -49,13 +49,13 @@ def test_estimates_are_in_the_order_of_the_measured_seconds(preset, least):
 
 
 @pytest.mark.parametrize("preset", scheduling.STUDIES)
-@pytest.mark.parametrize("weather", [scheduling.CALM, scheduling.ROUGH], ids=["calm", "rough"])
+@pytest.mark.parametrize("conditions", [scheduling.CALM, scheduling.ROUGH], ids=["calm", "rough"])
 @pytest.mark.parametrize("workers", [8, 16, 24, 32, 64, 256])
-def test_makespans_are_near_the_bound(preset, weather, workers):
+def test_makespans_are_near_the_bound(preset, conditions, workers):
     measured = scheduling.Measured.of(preset)
     over = []
     for seed in range(10):
-        found = scheduling.simulate(*measured.problem(30, seed), workers, weather, seed)
+        found = scheduling.simulate(*measured.problem(30, seed), workers, conditions, seed)
         assert found["makespan"] >= found["bound"]
         over.append(found["makespan"] / found["bound"] - 1)
     assert np.mean(over) <= 0.15

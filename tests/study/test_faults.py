@@ -165,7 +165,7 @@ def test_a_worker_that_is_harmed_in_a_unit_goes_on_from_its_checkpoint(
     def listen(event):
         if event.kind == "retried":
             retried.append(str(event))
-        if event.kind != "told" or event.task.name != "cubed--hdr":
+        if event.kind != "message" or event.task.name != "cubed--hdr":
             return
         _, training = event.value
         epochs[event.attempt].append(training.epoch)

@@ -9,8 +9,7 @@ import pytest
 
 from prerank.errors import InputError
 from prerank.study import Store, Unit, run_study
-from prerank.study.report_files import write_report
-from prerank.study.study_page import study_page
+from prerank.study.report_files import study_page, write_report
 from prerank.study.tables import after, before, cross, evidence
 from study.tiny import LABELS, contents, tiny
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from prerank import storage
+from prerank import files as storage
 from prerank.errors import InputError
 from prerank.preranks import parse
 from prerank.study import NONE, PRESETS, Plan, Store, Unit

@@ -1,13 +1,13 @@
-"""How a command speaks: errors in one line, JSON for scripts, and exit codes that mean something.
+"""Output shared by all commands: one-line errors, JSON for scripts, exit codes.
 
 | code | meaning |
 |---:|---|
 | 0 | done |
-| 1 | the input, or the file system, did not allow it: one line on standard error says why |
-| 2 | the command was called in a way it does not know |
-| 3 | a study was stopped before its end: the same command goes on |
+| 1 | the input or the file system does not allow it: one line on standard error says why |
+| 2 | unknown command, option or argument |
+| 3 | a study is not finished: the same command resumes it |
 | 4 | `diagnose --check` found evidence of miscalibration |
-| 130 | interrupted; nothing half done is left |
+| 130 | interrupted; no partial output is left |
 """
 
 import csv
@@ -15,7 +15,7 @@ import json
 import re
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Annotated
 
@@ -35,6 +35,7 @@ __all__ = [
     "one_line_errors",
     "print_json",
     "split_names",
+    "terminal",
     "working",
 ]
 
@@ -48,12 +49,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """End the command with a line where its input or the file system does not allow it."""
+    """End the command with one line if its input or the file system does not allow it."""
     try:
         with _terminable():
             yield
     except BrokenPipeError:
-        raise  # who reads has enough: no error, and typer knows what to do
+        raise  # the reader closed the pipe, which is no error: typer handles it
     except (PrerankError, OSError) as error:
         complain(error)
         raise typer.Exit(1) from error
@@ -67,24 +68,25 @@ def one_line_errors() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from error
 
 
-@contextmanager
-def working(words: str, quiet: bool) -> Iterator[None]:
-    """Say on a terminal what takes its time."""
+def terminal(quiet: bool) -> Console | None:
+    """Standard error, if it is a terminal and progress is wanted."""
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield
-        return
-    with console.status(words):
-        yield
+    return console if console.is_terminal and not quiet else None
+
+
+def working(words: str, quiet: bool) -> AbstractContextManager[object]:
+    """Show on a terminal what takes its time."""
+    console = terminal(quiet)
+    return nullcontext() if console is None else console.status(words)
 
 
 def complain(error: object) -> None:
-    """Write the line, whatever breaks the text has."""
+    """Print an error as one line."""
     typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; numbers that JSON has no word for must have become None."""
+    """Print a value as JSON; NaN and infinity must have become None."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
@@ -99,7 +101,7 @@ def split_names(text: str, option: str) -> list[str]:
 def named_by(
     values: Sequence[str] | None, option: str
 ) -> Callable[[Collection[str]], list[str]] | None:
-    """Names that an option gives, once those of the columns are known; None where it is not given.
+    """Names that an option gives, once those of the columns are known; None without the option.
 
     The option may come several times. A value is a name where a column has it, and otherwise names
     between commas.
@@ -120,7 +122,7 @@ def named_by(
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let a polite end (SIGTERM) clean up, as an interrupt from the keyboard does."""
+    """Let SIGTERM clean up as an interrupt from the keyboard does."""
 
     def stop(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,11 +1,12 @@
-"""Whole studies: planned, run and summarised."""
+"""Studies: plans, units of work, results and tables."""
 
 from prerank.study import tables
 from prerank.study.paper import published_cells, published_cross, published_strength
 from prerank.study.plans import NONE, PRESETS, Plan
 from prerank.study.problems import check_datasets
-from prerank.study.runner import Outcome, StudyProgress, run_study
+from prerank.study.runner import StudyProgress, run_study
 from prerank.study.store import Store, Unit
+from prerank.study.work import Outcome
 
 __all__ = [
     "NONE",

@@ -1,4 +1,4 @@
-"""Numbers of the paper, to be put beside one's own."""
+"""Numbers of the paper, for comparison."""
 
 from functools import lru_cache
 from importlib import resources
@@ -33,8 +33,8 @@ def published_strength(dataset: str, variant: str) -> float:
     """Strength at which a variant was trained.
 
     Those of combined penalties were not reported. At 10, the most frequent one, the published cross
-    tables come out; at that of the pre-rank alone they do not, where it is another. Datasets that
-    the paper does not have get 10, too.
+    tables are reproduced; at that of the pre-rank alone, where it differs, they are not. Datasets
+    that the paper does not have get 10 as well.
 
     Example:
         >>> published_strength("births2", "hdr"), published_strength("births2", "marginal+hdr")

@@ -1,4 +1,8 @@
-"""What a study is to do: datasets, variants, seeds and settings, as TOML."""
+"""Plans of studies: datasets, variants, seeds and settings, as TOML.
+
+Entries are checked against the annotations of the dataclass and a table of bounds: pydantic would
+replace some thirty lines, and need as many for the errors of this package.
+"""
 
 import dataclasses
 import json
@@ -8,7 +12,8 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 from torch.distributions import MultivariateNormal
@@ -26,14 +31,17 @@ __all__ = ["NONE", "PRESETS", "Plan"]
 NONE = "none"
 """The variant without a penalty."""
 
+PRESETS = ("quick", "paper-exact", "paper-as-published")
+"""Plans that come with the package."""
+
 PROTOCOLS = ("exact", "published")
 _DEFAULT = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
-_COUNTS = ("min_steps", "max_epochs")
-_MOST = 10**6
 _TRAINING = (
     *("lr", "batch_size", "min_steps", "max_epochs", "patience", "min_delta"),
     *("fine_tune", "shift"),
 )
+_LEAST = {"n_samples": 2, "n_components": 1, "n_null": 1, "hidden": 1}
+_MOST = 10**6  # of everything that is counted: no machine can do more
 
 
 @dataclass(frozen=True)
@@ -87,38 +95,24 @@ class Plan:
                 raise InputError(f"{name} of a plan must list something, and nothing twice")
         if self.protocol not in PROTOCOLS:
             raise InputError(f"protocol must be one of {PROTOCOLS}, got {self.protocol!r}")
-        self._check_names()
-        as_count(self.n_samples, "n_samples", minimum=2)
-        for name in ("n_components", "n_null"):
-            as_count(getattr(self, name), name, minimum=1)
-        if not self.budget >= 0:
-            raise InputError(f"budget must not be negative, got {self.budget!r}")
-        self._check_strengths()
-        as_positive(self.tau, "tau")
-        for width in self.hidden:
-            as_count(width, "hidden", minimum=1)
-        self._check_sizes()
-        if self.training != replace(_DEFAULT, **{n: getattr(self.training, n) for n in _TRAINING}):
-            raise InputError(f"training of a plan sets {', '.join(_TRAINING)} and nothing else")
-
-    def _check_sizes(self) -> None:
-        """Refuse what no machine can do, before it tries."""
-        counts = {name: getattr(self, name) for name in ("n_samples", "n_components", "n_null")}
-        counts |= {f"training.{name}": getattr(self.training, name) for name in _COUNTS}
-        counts |= {"hidden": max(self.hidden, default=1), "number of seeds": len(self.seeds)}
-        for name, count in counts.items():
-            if count > _MOST:
-                raise InputError(f"{name} of a plan must be at most {_MOST:,}")
-
-    def _check_names(self) -> None:
         for name in self.datasets:
             check_name(name)
         for seed in self.seeds:
             if not 0 <= seed < 2**63:
                 raise InputError(f"seeds must lie in 0 .. 2**63 - 1, got {seed}")
-        odd = [variant for variant in self.variants if not variant.isprintable()]
-        if odd:
-            raise InputError(f"variants become names of files, which {odd[0]!r} cannot be")
+        self._check_variants()
+        self._check_strengths()
+        self._check_counts()
+        if not self.budget >= 0:
+            raise InputError(f"budget must not be negative, got {self.budget!r}")
+        as_positive(self.tau, "tau")
+        if self.training != replace(_DEFAULT, **{n: getattr(self.training, n) for n in _TRAINING}):
+            raise InputError(f"training of a plan sets {', '.join(_TRAINING)} and nothing else")
+
+    def _check_variants(self) -> None:
+        for variant in self.variants:
+            if not variant.isprintable():
+                raise InputError(f"variants become names of files, which {variant!r} cannot be")
         spelled = [v if v == NONE else _spelling(v, self.protocol) for v in self.variants]
         if len(set(spelled)) < len(spelled):
             raise InputError(f"variants of a plan name one twice: {', '.join(self.variants)}")
@@ -133,6 +127,17 @@ class Plan:
             raise InputError(f"strengths of a plan hold one twice: {self.strengths}")
         elif self.protocol == "published" and len(self.strengths) > 1:
             raise InputError("strengths: the published protocol selects none, give one or 'auto'")
+
+    def _check_counts(self) -> None:
+        counts: dict[str, Any] = {"number of seeds": len(self.seeds)}
+        counts |= {f"training.{n}": getattr(self.training, n) for n in ("min_steps", "max_epochs")}
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            for count in value if isinstance(value, tuple) else (value,):
+                counts[name] = max(as_count(count, name, minimum=least), counts.get(name, 0))
+        for name, count in counts.items():
+            if count > _MOST:
+                raise InputError(f"{name} of a plan must be at most {_MOST:,}")
 
     @classmethod
     def preset(cls, name: str) -> "Plan":
@@ -161,24 +166,27 @@ class Plan:
 
     @classmethod
     def from_toml(cls, text: str) -> "Plan":
-        """Read a plan; entries that there are not are named."""
+        """Read a plan; unknown keys raise an error that lists the known ones."""
         try:
             entries = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # or numbers too long, brackets too deep
-            raise InputError(f"the plan is no TOML: {error}") from error
+            raise InputError(f"the plan is not valid TOML: {error}") from error
         return cls._from_entries(entries)
 
     @classmethod
     def _from_entries(cls, entries: dict[str, Any]) -> "Plan":
         training = entries.pop("training", {})
-        known = {f.name: f for f in dataclasses.fields(cls) if f.name != "training"}
-        _check_names(entries, set(known), "the plan")
-        missing = [name for name in ("name", "datasets", "variants") if name not in entries]
+        if not isinstance(training, dict):
+            raise InputTypeError("training must be a table of settings")
+        kinds = get_type_hints(cls)
+        del kinds["training"]
+        values = _converted(entries, kinds, "the plan")
+        missing = [name for name in ("name", "datasets", "variants") if name not in values]
         if missing:
             raise InputError(f"the plan has no {', '.join(missing)}")
-        default = {f.name: f.default for f in known.values()}
-        values = {name: _checked(name, value, default[name]) for name, value in entries.items()}
-        return cls(**values, training=_settings(training))
+        kinds = {name: type(getattr(_DEFAULT, name)) for name in _TRAINING}
+        changes = _converted(training, kinds, "[training]")
+        return cls(**values, training=replace(_DEFAULT, **changes))
 
     def changed(self, changes: Mapping[str, str]) -> "Plan":
         """The same plan with other entries, given as TOML: `{"n_samples": "1000"}`.
@@ -194,7 +202,7 @@ class Plan:
             try:
                 parsed = tomllib.loads(f"value = {text}")
             except (ValueError, RecursionError) as error:
-                raise InputError(f"{name}: {text[:80]!r} is no TOML value ({error})") from error
+                raise InputError(f"{name}: {text[:80]!r} is not a TOML value ({error})") from error
             table, _, entry = name.rpartition(".")
             if table not in ("", "training") or name == "training" or len(parsed) > 1:
                 raise InputError(f"{name} = {text}: name one entry of a plan, and its value")
@@ -205,7 +213,7 @@ class Plan:
     def to_toml(self) -> str:
         """Text that `from_toml` reads."""
         values = dataclasses.asdict(self)
-        training = {name: values["training"][name] for name in _TRAINING}
+        training = {name: getattr(self.training, name) for name in _TRAINING}
         del values["training"]
         lines = [f"{name} = {_text(value)}" for name, value in values.items()]
         lines += ["", "[training]", *(f"{name} = {_text(v)}" for name, v in training.items())]
@@ -225,57 +233,33 @@ def _spelling(variant: str, protocol: str) -> str:
     return "+".join(labels)
 
 
-PRESETS = ("quick", "paper-exact", "paper-as-published")
-"""Plans that come with the package."""
-
-
-def _settings(entries: Any) -> Settings:
-    if not isinstance(entries, dict):
-        raise InputTypeError("training must be a table of settings")
-    _check_names(entries, set(_TRAINING), "[training]")
-    checked = {
-        name: _checked(name, value, getattr(_DEFAULT, name)) for name, value in entries.items()
-    }
-    return replace(_DEFAULT, **checked)
-
-
-def _check_names(entries: dict[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(set(entries) - known)
+def _converted(entries: dict[str, Any], kinds: dict[str, Any], where: str) -> dict[str, Any]:
+    """Entries of a TOML table as the types of their fields."""
+    unknown = sorted(entries.keys() - kinds.keys())
     if unknown:
         raise InputError(
             f"{where} has unknown entries {', '.join(unknown)}: known are "
-            f"{', '.join(sorted(known))}"
+            f"{', '.join(sorted(kinds))}"
         )
+    return {name: _as_kind(name, value, kinds[name]) for name, value in entries.items()}
 
 
-def _checked(name: str, value: Any, default: Any) -> Any:
-    """A value of the type that its entry has; lists become tuples."""
-    lists: dict[str, type | tuple[type, ...]] = {
-        "datasets": str,
-        "variants": str,
-        "seeds": int,
-        "hidden": int,
-        "strengths": (int, float),
-    }
-    if name in lists and not (name == "strengths" and isinstance(value, str)):
-        kind = lists[name]
-        if not isinstance(value, list) or not all(
-            isinstance(entry, kind) and not isinstance(entry, bool) for entry in value
-        ):
-            raise InputTypeError(f"{name} must be a list of its kind, got {value!r}")
-        return tuple(_real(name, v) for v in value) if name == "strengths" else tuple(value)
-    kind = (int, float) if isinstance(default, float) else type(default)
-    kind = str if name in ("name", "strengths") else kind
-    if not isinstance(value, kind) or isinstance(value, bool) != isinstance(default, bool):
-        raise InputTypeError(f"{name} has the wrong type: {value!r}")
-    return _real(name, value) if isinstance(default, float) else value
-
-
-def _real(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError as error:  # a whole number of hundreds of digits
-        raise InputError(f"{name} is too large for a number") from error
+def _as_kind(name: str, value: Any, kind: Any) -> Any:
+    """A value as the type of its field: lists become tuples, and integers floats."""
+    if isinstance(kind, UnionType):  # of a text and a list
+        kind = str if isinstance(value, str) else get_args(kind)[0]
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise InputTypeError(f"{name} must be a list, got {value!r}")
+        return tuple(_as_kind(name, entry, get_args(kind)[0]) for entry in value)
+    if kind is float and type(value) is int:
+        try:
+            return float(value)
+        except OverflowError as error:  # an integer of hundreds of digits
+            raise InputError(f"{name} is too large for a number") from error
+    if type(value) is not kind:
+        raise InputTypeError(f"{name} has the wrong type: {value!r} is not {kind.__name__}")
+    return value
 
 
 def _text(value: Any) -> str:

@@ -1,12 +1,18 @@
-"""A study's results as files: tables, figures and a page that holds them together."""
+"""The report of a study: tables (CSV), figures (PNG) and a page that holds them together."""
 
 import io
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from prerank.files import write_atomically
-from prerank.report.html import write_page
+from prerank.diagnosis.verdict import Mood
+from prerank.errors import InputError
+from prerank.files import versions, write_atomically, writing
+from prerank.report.html import Illustration, Page, Section, write_page
 from prerank.report.study_figures import (
     bars_figure,
     boxes_figure,
@@ -15,23 +21,21 @@ from prerank.report.study_figures import (
     reliability_figure,
 )
 from prerank.study import tables
-from prerank.study.plans import NONE
+from prerank.study.plans import NONE, Plan
 from prerank.study.published_evaluation import batched_floor
 from prerank.study.store import Store
-from prerank.study.study_page import study_page
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["write_report"]
+__all__ = ["study_page", "write_comparison", "write_report"]
 
-_PAIRED = "marginal+"
 _FEWEST = 3  # datasets of which a box says more than the points
 
 
 def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Path:
-    """Write every table (CSV) and figure (PNG) of a study, and `report.html`, which needs no other.
+    """Write every table and figure of a study, and `report.html`, which needs no other file.
 
     Args:
         store: of the study, which may be half done.
@@ -42,89 +46,247 @@ def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Pat
     """
     out = store.folder / "report" if folder is None else Path(folder)
     results = store.results()
-    found: dict[str, pd.DataFrame] = {
+    with writing(out):
+        contents = _tables(results, store.plan)
+        for name, table in contents.items():
+            _write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
+        figures = _figures(results, contents)
+        for name, figure in figures.items():
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format="png", dpi=120)
+            _write(out / f"{name}.png", buffer.getvalue())
+        return write_page(study_page(store, contents, figures), out / "report.html")
+
+
+def write_comparison(folders: list[Path], out: Path) -> tuple[int, dict[str, int]]:
+    """Write before and after of several studies side by side as CSV.
+
+    Args:
+        folders: of the studies. Columns are named after the last part of the path if all lie side
+            by side, and else after the path.
+        out: the file, outside of these folders.
+
+    Returns:
+        Number of rows, and for each study the number of units that are left.
+    """
+    places = [folder.resolve() for folder in folders]
+    for folder, place in zip(folders, places, strict=True):
+        if out.resolve().is_relative_to(place):
+            raise InputError(f"--out {out} lies in the study {folder}: choose a place outside")
+        if places.count(place) > 1:
+            raise InputError(f"{folder} is given twice")
+    names = [folder.name for folder in folders]
+    beside = len({folder.parent for folder in folders}) == 1
+    if not beside or not all(names) or len(set(names)) < len(names):
+        names = list(map(str, folders))
+    stores = dict(zip(names, map(Store, folders), strict=True))
+    table = tables.compared({name: store.results() for name, store in stores.items()})
+    with writing(out):
+        _write(out, table.to_csv(index=False, float_format="%.6g").encode())
+    return len(table), {name: len(store.left()) for name, store in stores.items()}
+
+
+def _write(path: Path, content: bytes) -> None:
+    def fill(file: Path) -> None:
+        file.write_bytes(content)
+
+    write_atomically(path, fill)
+
+
+def _tables(results: "pd.DataFrame", plan: Plan) -> "dict[str, pd.DataFrame]":
+    import pandas as pd
+
+    units = results.drop_duplicates(["dataset", "variant"])
+    contents = {
         "before": tables.before(results),
         "after": tables.after(results),
         "evidence_before": tables.evidence(results, NONE),
         "evidence_after": tables.evidence(results),
         "combined": tables.combined(results),
-        "seconds": _seconds(results),
+        "seconds": units.groupby("dataset", as_index=False, sort=False).agg(
+            units=("variant", "size"), seconds=("seconds", "sum")
+        ),
     }
-    datasets = list(dict.fromkeys(results.dataset))
-    found |= {f"cross_{dataset}": tables.cross(results, dataset) for dataset in datasets}
-    if store.plan.protocol == "exact":
-        found["frontiers"] = _frontiers(results)
-    for name, table in found.items():
-        _write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
-    figures = {"bars": bars_figure(found["before"], found["after"], _floors(results))}
-    if found["after"].dataset.nunique() >= _FEWEST:
-        scores = tables.relative_scores(results)
-        figures["datasets"] = datasets_figure(found["before"], found["after"], scores)
-    for dataset in datasets:
+    for dataset in units.dataset.unique():
+        contents[f"cross_{dataset}"] = tables.cross(results, dataset)
+    if plan.protocol == "exact":
+        tried = units[units.variant != NONE]
+        parts = [
+            tables.frontier(results, dataset, variant).assign(dataset=dataset, variant=variant)
+            for dataset, variant in zip(tried.dataset, tried.variant, strict=True)
+        ]
+        names = ["dataset", "variant", "part", "strength", "excess", "selected", "energy_ratio"]
+        empty = pd.DataFrame(columns=names)
+        contents["frontiers"] = pd.concat(parts, ignore_index=True)[names] if parts else empty
+    return contents
+
+
+def _figures(
+    results: "pd.DataFrame", contents: "Mapping[str, pd.DataFrame]"
+) -> "dict[str, Figure]":
+    before, after = contents["before"], contents["after"]
+    figures = {"bars": bars_figure(before, after, _floors(results))}
+    if after.dataset.nunique() >= _FEWEST:
+        figures["datasets"] = datasets_figure(before, after, tables.relative_scores(results))
+    for dataset in results.dataset.unique():
         figures[f"boxes_{dataset}"] = boxes_figure(results, dataset)
-        for kind, company in (("reliability", ""), ("pairs", _PAIRED)):
+        for kind, company in (("reliability", ""), ("pairs", "marginal+")):
             curves = reliability_figure(results, dataset, company)
             if curves.axes:  # none where the study has no such penalty
                 figures[f"{kind}_{dataset}"] = curves
-        figures[f"nulls_{dataset}"] = _nulls(results, dataset, found)
-    for name, figure in figures.items():
-        _write(out / f"{name}.png", _png(figure))
-    return write_page(study_page(store, found, figures), out / "report.html")
-
-
-def _frontiers(results: "pd.DataFrame") -> "pd.DataFrame":
-    """Every strength of every penalty that was tried."""
-    import pandas as pd
-
-    tried = results[results.variant != NONE].drop_duplicates(["dataset", "variant"])
-    parts = [
-        tables.frontier(results, dataset, variant).assign(dataset=dataset, variant=variant)
-        for dataset, variant in zip(tried.dataset, tried.variant, strict=True)
-    ]
-    names = ["dataset", "variant", "part", "strength", "excess", "selected", "energy_ratio"]
-    return pd.concat(parts, ignore_index=True)[names] if parts else pd.DataFrame(columns=names)
-
-
-def _seconds(results: "pd.DataFrame") -> "pd.DataFrame":
-    units = results.drop_duplicates(["dataset", "variant"])
-    return units.groupby("dataset", as_index=False, sort=False).agg(
-        units=("variant", "size"), seconds=("seconds", "sum")
-    )
+        figures[f"nulls_{dataset}"] = _nulls(results, dataset, contents)
+    return figures
 
 
 def _floors(results: "pd.DataFrame") -> dict[str, float]:
-    """PCE of a right predictor on the test rows; in batches where they were judged so."""
-    rows = results[(results.part == "test") & results.floor.notna()]
-    if "published_pce" in rows:
-        sizes = rows.groupby("dataset").n.first()
-        return {str(name): batched_floor(int(n)) for name, n in sizes.items()}
-    return {
-        str(name): float(value) for name, value in rows.groupby("dataset").floor.first().items()
-    }
+    """PCE of a calibrated predictor on the test rows; in batches where they were judged so."""
+    rows = results[(results.part == "test") & results.floor.notna()].groupby("dataset")
+    if "published_pce" in results:
+        return {str(name): batched_floor(int(n)) for name, n in rows.n.first().items()}
+    return {str(name): float(value) for name, value in rows.floor.first().items()}
 
 
-def _nulls(results: "pd.DataFrame", dataset: str, found: "dict[str, pd.DataFrame]") -> "Figure":
+def _nulls(
+    results: "pd.DataFrame", dataset: str, contents: "Mapping[str, pd.DataFrame]"
+) -> "Figure":
     rows = results[(results.dataset == dataset) & (results.variant == NONE)]
     rows = rows[(rows.part == "test") & rows.selected & rows.pce.notna()]
     nulls = {str(k): tables.mean_null(cell) for k, cell in rows.groupby("prerank", sort=False)}
     observed: dict[str, dict[str, float]] = {label: {} for label in nulls}
     for name in ("before", "after"):
-        table = found[f"evidence_{name}"]
-        own = table[table.dataset == dataset]
+        own = contents[f"evidence_{name}"].query("dataset == @dataset")
         for label, value in zip(own.prerank, own.observed, strict=True):
             if str(label) in observed:
                 observed[str(label)][name] = float(value)
-    return nulls_figure(nulls, observed, f"{dataset}: mean PCE over the runs, if they were right")
+    title = f"{dataset}: mean PCE over the runs, for perfect predictors"
+    return nulls_figure(nulls, observed, title)
 
 
-def _png(figure: "Figure") -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    return buffer.getvalue()
+@lru_cache
+def _words() -> dict[str, Any]:
+    """Titles, captions and legends."""
+    file = resources.files("prerank.study") / "page.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
-def _write(path: Path, content: bytes) -> Path:
-    def fill(file: Path) -> None:
-        file.write_bytes(content)
+def study_page(
+    store: Store, contents: "Mapping[str, pd.DataFrame]", figures: "Mapping[str, Figure]"
+) -> Page:
+    """Put tables and figures of a study on one page.
 
-    return write_atomically(path, fill)
+    Args:
+        store: of the study, which may be half done.
+        contents: tables by name: `before`, `after`, and others.
+        figures: by name: `bars`, `datasets`, and `KIND_DATASET`.
+    """
+    plan = store.plan
+    left = len(store.left())
+    headline, mood, points = _summary(contents["after"], plan.protocol)
+    scales = (_words()["two_scales"],) if plan.protocol == "published" else ()
+    done = f"{len(store.units) - left} of {len(store.units)} units are done."
+    return Page(
+        title=f"Study {plan.name}",
+        headline=headline,
+        mood=mood,
+        points=(*points, *scales, done),
+        advice=("Run the study again to finish it.",) if left else (),
+        sections=tuple(_sections(store, contents, figures)),
+        settings={
+            "protocol": plan.protocol,
+            "datasets": ", ".join(plan.datasets),
+            "penalties": ", ".join(plan.variants),
+            "seeds": ", ".join(map(str, plan.seeds)),
+            "budget": f"{plan.budget:.0%}",
+            "draws": str(plan.n_samples),
+            **versions(),
+        },
+    )
+
+
+def _summary(after: "pd.DataFrame", protocol: str) -> tuple[str, Mood, tuple[str, ...]]:
+    """In how many cells the penalty helped, and at what cost."""
+    if not len(after):
+        return "Nothing to compare yet: no penalised unit is done.", "unclear", ()
+    error = "calibration error" + _words()["scales"][protocol]["exact"]
+    if after.gain_se.isna().all():
+        headline = f"The {error} is lower in {(after.gain > 0).sum()} of {len(after)} cells."
+        point = "With one run in each cell there are no standard errors to judge this by."
+        return headline, "unclear", (point,)
+    better = int((after.gain > 2 * after.gain_se).sum())
+    worse = int((after.gain < -2 * after.gain_se).sum())
+    headline = (
+        f"Penalties lowered the {error} in {better} of {len(after)} cells beyond two "
+        f"standard errors, and raised it in {worse}."
+    )
+    cost = after.energy_ratio.median() - 1
+    point = f"The energy score changed by {cost:+.1%} in the median cell."
+    mood: Mood = "bad" if worse > better else "good" if better and not worse else "unclear"
+    return headline, mood, (point,)
+
+
+def _sections(
+    store: Store, contents: "Mapping[str, pd.DataFrame]", figures: "Mapping[str, Figure]"
+) -> Iterator[Section]:
+    plan, scales, titles = store.plan, _words()["scales"], _words()["titles"]
+
+    def section(name: str, *pictures: str) -> Section:
+        table = contents[name]
+        shown = _pictures(figures, pictures, plan)
+        return Section(titles[name], (), table, _legend(name, table, plan), shown)
+
+    yield section("after", "bars", "datasets")
+    yield section("before")
+    for dataset in plan.datasets:
+        if f"cross_{dataset}" not in contents:
+            continue
+        cross = contents[f"cross_{dataset}"]
+        names = [f"{kind}_{dataset}" for kind in ("reliability", "pairs", "boxes", "nulls")]
+        text = "PCE{published} of each pre-rank (columns) after training with each penalty (rows)."
+        yield Section(
+            f"{dataset}: every penalty by every pre-rank",
+            (text.format_map(scales[plan.protocol]),),
+            _square(cross, "mean"),
+            illustrations=_pictures(figures, names, plan),
+        )
+        if cross.paper.notna().any():
+            text = text.format_map(scales["published"])
+            yield Section(f"{dataset}: the same in the paper", (text,), _square(cross, "paper"))
+    for name, table in contents.items():
+        if name in titles and name not in ("after", "before") and len(table):
+            yield section(name)
+    skipped = tuple(f"{s['dataset']}, {s['variant']}: {s['reason']}" for s in store.skipped())
+    if skipped:
+        yield Section("Skipped", skipped)
+
+
+def _square(cross: "pd.DataFrame", column: str) -> "pd.DataFrame":
+    """One row for each penalty, one column for each pre-rank, in their order."""
+    table = cross.pivot(index="variant", columns="prerank", values=column)
+    table = table.reindex(cross.variant.unique())[list(cross.prerank.unique())]
+    table.columns.name = None
+    return table.dropna(how="all").reset_index().rename(columns={"variant": "penalty"})
+
+
+def _pictures(
+    figures: "Mapping[str, Figure]", names: Iterable[str], plan: Plan
+) -> tuple[Illustration, ...]:
+    captions, scales = _words()["captions"], _words()["scales"][plan.protocol]
+    return tuple(
+        Illustration(
+            figures[name],
+            captions[name.partition("_")[0]].format_map(scales),
+            name.replace("_", ", "),
+        )
+        for name in names
+        if name in figures
+    )
+
+
+def _legend(name: str, table: "pd.DataFrame", plan: Plan) -> dict[str, str]:
+    """What the columns of a table mean, in their order, and on which scale they are."""
+    words = _words()
+    legend = words["legend"] | words["protocol"][plan.protocol]
+    if plan.protocol == "published" and not isinstance(plan.strengths, str):
+        legend |= words["given_strength"]
+    legend |= words["of_table"].get(name, {})
+    return {column: legend[column] for column in table.columns if column in legend}

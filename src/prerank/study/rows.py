@@ -1,9 +1,10 @@
-"""The rows of a unit's result: which columns there are, and what they may hold."""
+"""The rows of a unit's result: their columns, and the values that these may hold."""
 
 import platform
 import re
 import time
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["OtherPlanError", "read_result", "settings", "write_result"]
+__all__ = ["OtherPlanError", "Unit", "read_result", "settings", "write_result"]
 
 _TEXTS = ("dataset", "variant", "part", "prerank")
 _NUMBERS = ("strength", "seed", "epochs", "best_epoch", "pce", "floor", "n", "energy", "nll")
@@ -29,16 +30,28 @@ _MOST_ROWS = 2**31  # that a model was judged on
 
 
 class OtherPlanError(InputError):
-    """A file is whole, but of other settings than those of the study."""
+    """A file is complete, but made with other settings than those of the study."""
 
 
-def read_result(path: Path, dataset: str, variant: str, plan: Plan) -> "pd.DataFrame":
-    """Read the rows of a unit, with the seconds that it took and the hash of what it learnt from.
+@dataclass(frozen=True)
+class Unit:
+    """One dataset with one variant: all strengths and seeds of it."""
+
+    dataset: str
+    variant: str
+
+    @property
+    def stem(self) -> str:
+        """Name of its files."""
+        return f"{self.dataset}--{self.variant.replace('(', '-').replace(')', '')}"
+
+
+def read_result(path: Path, unit: Unit, plan: Plan) -> "pd.DataFrame":
+    """Read the rows of a unit, with the seconds that it took and the hash of its dataset's rows.
 
     Args:
         path: of the file.
-        dataset: of the unit, which every row has to name: files are named after it.
-        variant: of the unit.
+        unit: that every row has to name.
         plan: of the study, by which the unit has to have been done.
 
     Raises:
@@ -54,13 +67,13 @@ def read_result(path: Path, dataset: str, variant: str, plan: Plan) -> "pd.DataF
         seconds = float(about[b"seconds"])
         made_by = settings(about[b"plan"].decode())
     except (KeyError, ValueError, RecursionError):
-        raise InputError("it does not tell its plan, or the seconds that it took") from None
+        raise InputError("it does not hold its plan, or the seconds that it took") from None
     if made_by != settings(plan.to_toml()):
         raise OtherPlanError("it was made by another plan")
     wanted = {*_TEXTS, *numbers, "selected", *_LISTS}
     names = [name for name in table.column_names if name in wanted]
     frame: pd.DataFrame = table.select(names).to_pandas()
-    _check_values(frame, dataset, variant)
+    _check_values(frame, unit)
     content = about.get(b"content", b"").decode(errors="replace")
     return frame.assign(seconds=seconds, content=content)
 
@@ -71,36 +84,38 @@ def write_result(path: Path, frame: "pd.DataFrame", about: dict[str, Any]) -> No
     from pyarrow import parquet
 
     table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-    told = {key: str(value) for key, value in (about | _circumstances()).items()}
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **told})
+    text = {key: str(value) for key, value in (about | _circumstances()).items()}
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **text})
     write_atomically(path, lambda file: parquet.write_table(table, file, write_page_checksum=True))
 
 
 def settings(text: str) -> dict[str, Any]:
-    """What decides the numbers of a unit: a plan without its name, datasets and variants."""
+    """Entries that decide the numbers of a unit: a plan without its name, datasets and variants."""
     listed = ("name", "datasets", "variants")
     return {key: value for key, value in tomllib.loads(text).items() if key not in listed}
 
 
 def _circumstances() -> dict[str, str]:
-    """Versions, machine and time, to be kept with results."""
-    found = {"machine": platform.platform()}
-    found |= {f"version.{name}": text for name, text in versions().items()}
+    """Versions, machine and time, which are stored with results."""
+    about = {"machine": platform.platform()}
+    about |= {f"version.{name}": text for name, text in versions().items()}
     if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-    found["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return found
+        about["gpu"] = torch.cuda.get_device_name()
+    about["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return about
 
 
 def _check_types(table: "pa.Table", numbers: tuple[str, ...]) -> None:
-    import pyarrow as pa
+    from pyarrow import types
 
-    types = pa.types
     tests = {
         "text": (_TEXTS, lambda t: types.is_string(t) or types.is_large_string(t)),
         "numbers": (numbers, lambda t: types.is_integer(t) or types.is_floating(t)),
         "truth values": (("selected",), types.is_boolean),
-        "lists of numbers": (_LISTS, lambda t: types.is_null(t) or _is_list(t)),
+        "lists of numbers": (
+            _LISTS,
+            lambda t: types.is_null(t) or (types.is_list(t) and types.is_floating(t.value_type)),
+        ),
     }
     for what, (names, test) in tests.items():
         for name in names:
@@ -111,18 +126,12 @@ def _check_types(table: "pa.Table", numbers: tuple[str, ...]) -> None:
             raise InputError(f"column {name!r} has missing values")
 
 
-def _is_list(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_list(kind) and pa.types.is_floating(kind.value_type)
-
-
-def _check_values(frame: "pd.DataFrame", dataset: str, variant: str) -> None:
+def _check_values(frame: "pd.DataFrame", unit: Unit) -> None:
     judged = frame[frame.pce.notna()]
     expected = {
         "dataset of a row": len(frame) > 0,
-        "dataset": (frame.dataset == dataset).all(),
-        "variant": (frame.variant == variant).all(),
+        "dataset": (frame.dataset == unit.dataset).all(),
+        "variant": (frame.variant == unit.variant).all(),
         "part": frame.part.isin(["validation", "test"]).all(),
         "prerank": all(re.fullmatch(r"[\w.()+-]+", text) for text in frame.prerank.unique()),
         "n": judged.n.between(1, _MOST_ROWS).all(),

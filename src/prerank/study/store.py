@@ -1,11 +1,10 @@
-"""The folder of a study: one file for each unit of work, whole or absent."""
+"""The folder of a study: one file for each unit of work, complete or absent."""
 
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -27,7 +26,7 @@ from prerank.files import (
 )
 from prerank.study.engines import Event
 from prerank.study.plans import NONE, Plan
-from prerank.study.rows import OtherPlanError, read_result, settings, write_result
+from prerank.study.rows import OtherPlanError, Unit, read_result, settings, write_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,28 +39,15 @@ _OTHER = "Put plan.toml back as it was, or choose another folder"
 _PARTS = ("plan.toml", "log.jsonl", "results", "base", "checkpoints", "locks", "report")
 
 
-@dataclass(frozen=True)
-class Unit:
-    """One dataset with one variant: all strengths and seeds of it."""
-
-    dataset: str
-    variant: str
-
-    @property
-    def stem(self) -> str:
-        """Name of its files."""
-        return f"{self.dataset}--{self.variant.replace('(', '-').replace(')', '')}"
-
-
 class Store:
     """Results, checkpoints and locks of a study in a folder.
 
-    A unit is done when its result, or the reason why it cannot be had, is there. Files are put in
+    A unit is done when its result, or the reason why it does not apply, is there. Files are put in
     place in one step, so a process may be killed at any moment; the lock of a unit belongs to the
-    process that works on it, and is free again when that process is gone.
+    process that works on it, and is released when that process ends.
 
     Args:
-        folder: made where it is missing.
+        folder: created if it is missing.
         plan: of the study; read from the folder by default. A folder holds one study only.
     """
 
@@ -71,9 +57,13 @@ class Store:
             check_within(self.folder / part, self.folder)
         path = self.folder / "plan.toml"
         if plan is not None and not path.exists():
-            text = plan.to_toml()  # of runners that begin at once, the first one's stays
-            with writing(path):
-                write_atomically(path, lambda file: _write_text(file, text), keep=True)
+            text = plan.to_toml()
+
+            def fill(file: Path) -> None:
+                file.write_text(text, encoding="utf-8")
+
+            with writing(path):  # of runners that start at once, the first one's plan stays
+                write_atomically(path, fill, keep=True)
         if not path.exists():
             raise InputError(f"{self.folder} holds no study: it has no plan.toml")
         self.plan = Plan.read(path)
@@ -89,11 +79,11 @@ class Store:
         return [Unit(d, v) for d in self.plan.datasets for v in self.plan.variants]
 
     def done(self, unit: Unit) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the unit needs no more work."""
         return self._result(unit).is_file() or self._skipped(unit).is_file()
 
     def left(self) -> list[Unit]:
-        """Units that are not done, by one look at the folder: they may be many, and it far away."""
+        """Units that are not done, by one listing of the folder, which may be large and remote."""
         folder = self.folder / "results"
         files = os.scandir(folder) if folder.exists() else ()
         names = {file.name for file in files if file.is_file()}  # or a link to one
@@ -108,16 +98,16 @@ class Store:
         write_result(self._result(unit), frame, {"plan": self.plan.to_toml(), **about})
 
     def clear(self, unit: Unit) -> None:
-        """Remove what a killed process had begun to write of a unit; for who holds its lock."""
-        begun = [("results", f".{unit.stem}.*"), ("checkpoints", f".{unit.stem}.*")]
+        """Remove partial files of a unit that a killed process left; needs the unit's lock."""
+        partial_files = [("results", f".{unit.stem}.*"), ("checkpoints", f".{unit.stem}.*")]
         if unit.variant == NONE:
-            begun.append(("base", f".{unit.dataset}.safetensors.*"))
-        for folder, pattern in begun:
+            partial_files.append(("base", f".{unit.dataset}.safetensors.*"))
+        for folder, pattern in partial_files:
             for path in (self.folder / folder).glob(pattern):
                 path.unlink(missing_ok=True)
 
     def skip(self, unit: Unit, reason: str) -> None:
-        """Note that a unit cannot be had."""
+        """Record why a unit does not apply."""
         entry = {"dataset": unit.dataset, "variant": unit.variant, "reason": reason}
         write_json(self._skipped(unit), entry)
 
@@ -139,15 +129,15 @@ class Store:
         return results
 
     def skipped(self) -> list[dict[str, str]]:
-        """What cannot be had, and why."""
+        """Units that do not apply, and why."""
         return [self._reason(u) for u in self._all_units() if self._skipped(u).exists()]
 
     def broken(self) -> dict[Path, str]:
-        """Read everything that units have left: damaged files, and what is wrong with them.
+        """Read all results, reasons and parameters: damaged files, and what is wrong with them.
 
         Raises:
-            OtherPlanError: when a file is whole, but made by another plan.
-            InputError: when a file may not be opened, and so may be whole.
+            OtherPlanError: when a file is complete, but made by another plan.
+            InputError: when a file may not be opened, and so may be complete.
         """
         units = self._all_units()
         checks: list[tuple[Path, Callable[[], object]]] = [
@@ -155,7 +145,7 @@ class Store:
             *((self._skipped(unit), partial(self._reason, unit)) for unit in units),
             *((self._base(name), partial(self._theta, name)) for name in self.plan.datasets),
         ]
-        found = {}
+        broken = {}
         for path, read in checks:
             if not path.exists() and not path.is_symlink():
                 continue
@@ -166,25 +156,25 @@ class Store:
             except OtherPlanError:
                 raise
             except InputError as error:
-                found[path] = str(error)
+                broken[path] = str(error)
             except OSError as error:
                 raise InputError(f"cannot open {path}: {error.strerror}") from error
-        return found
+        return broken
 
     def remove_broken(self) -> dict[Path, str]:
-        """Remove damaged files; to run the study again brings them back.
+        """Remove damaged files, which the next run of the study makes again.
 
         Returns:
-            What `broken` has found.
+            Result of `broken`.
         """
-        found = self.broken()
-        for path in found:
+        broken = self.broken()
+        for path in broken:
             with writing(path):
                 path.unlink()
-        return found
+        return broken
 
     def log(self, event: Event) -> None:
-        """Append what happened to a unit to `log.jsonl`, one line for each event."""
+        """Append an event of a unit to `log.jsonl`, as one line."""
         entry = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "unit": event.task.name,
@@ -193,10 +183,10 @@ class Store:
             "error": f"{type(event.error).__name__}: {event.error}",
         }
         with suppress(OSError), (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")  # a full disk is what it may have to tell of
+            file.write(json.dumps(entry) + "\n")  # may fail: the event may be a full disk
 
     def write_base(self, dataset: str, theta: Tensor, *, content: str = "") -> None:
-        """Keep the unpenalised parameters of a dataset, from which penalised runs go on.
+        """Store the unpenalised parameters of a dataset, from which penalised runs start.
 
         Args:
             dataset: by name.
@@ -208,7 +198,7 @@ class Store:
     def read_base(
         self, dataset: str, device: torch.device | str, *, content: str | None = None
     ) -> Tensor | None:
-        """These parameters, or None before they are there; those of other rows are refused.
+        """These parameters, or None if there are none yet; those of other rows are refused.
 
         Args:
             dataset: by name.
@@ -226,24 +216,22 @@ class Store:
         return theta.to(device)
 
     def checkpoint(self, unit: Unit) -> Path:
-        """Where a unit keeps what it has trained so far."""
+        """Path of a unit's checkpoint."""
         return self.folder / "checkpoints" / unit.stem
 
-    @contextmanager
-    def claim(self, name: str) -> Iterator[bool]:
-        """Hold a lock, or learn that another process does."""
-        with FileLock(self.folder / "locks" / f"{name}.lock") as held:
-            yield held
+    def claim(self, name: str) -> AbstractContextManager[bool]:
+        """Hold a lock; False if another process holds it."""
+        return FileLock(self.folder / "locks" / f"{name}.lock")
 
     def _all_units(self) -> list[Unit]:
-        """A plan may do without unpenalised runs; penalised ones begin with them all the same."""
+        """A plan may leave out unpenalised runs; penalised ones start from them all the same."""
         bases = [Unit(dataset, NONE) for dataset in self.plan.datasets]
         return list(dict.fromkeys([*self.units, *bases]))
 
     def _read(self, unit: Unit) -> "pd.DataFrame":
         path = check_within(self._result(unit), self.folder)
         try:
-            return read_result(path, unit.dataset, unit.variant, self.plan)
+            return read_result(path, unit, self.plan)
         except OtherPlanError as error:
             raise OtherPlanError(f"cannot use {path}: {error}. {_OTHER}") from error
         except (InputError, OSError) as error:
@@ -275,7 +263,7 @@ class Store:
         return theta, about
 
     def _origin(self, dataset: str, content: str) -> dict[str, str]:
-        """What parameters come from."""
+        """What the parameters depend on."""
         plan = json.dumps(settings(self.plan.to_toml()), sort_keys=True)
         return {"dataset": dataset, "plan": plan, "content": content}
 
@@ -287,7 +275,3 @@ class Store:
 
     def _base(self, dataset: str) -> Path:
         return self.folder / "base" / f"{dataset}.safetensors"
-
-
-def _write_text(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")

@@ -38,8 +38,7 @@ def before(results: "pd.DataFrame") -> "pd.DataFrame":
     only the published protocol is comparable with them. There, energy score and NLL are means
     over batches too.
     """
-    own = _final(results, NONE)
-    return _beside_paper(_summary(own, ["dataset", "prerank"]), "before")
+    return _beside_paper(_summary(_final(results, NONE), _CELL), "before")
 
 
 def after(results: "pd.DataFrame") -> "pd.DataFrame":
@@ -51,7 +50,7 @@ def after(results: "pd.DataFrame") -> "pd.DataFrame":
     """
     rows = _final(results)
     own = rows[rows.variant == rows.prerank]
-    table = _summary(own, ["dataset", "prerank", "strength"])
+    table = _summary(own, [*_CELL, "strength"])
     return _beside_paper(_against_base(table, own, _final(results, NONE)), "after")
 
 
@@ -80,7 +79,7 @@ def combined(results: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def in_company(table: "pd.DataFrame") -> "pd.DataFrame":
-    """What `combined` tells, from means over the runs.
+    """The table of `combined`, from means over the runs.
 
     Args:
         table: columns `dataset`, `variant`, `prerank`, `mean`, `energy` and `seconds`; one row for
@@ -89,23 +88,17 @@ def in_company(table: "pd.DataFrame") -> "pd.DataFrame":
     import pandas as pd
 
     alone = table[table.variant == table.prerank].drop(columns="variant")
-    found = []
+    pairs = []
     for other in ("marginal", "pca(0.8)"):
         own = table[table.variant == other + "+" + table.prerank].assign(**{"with": other})
-        found.append(own.merge(alone, on=["dataset", "prerank"], suffixes=("", "_alone")))
-    both = pd.concat(found, ignore_index=True)
-    return pd.DataFrame(
-        {
-            "dataset": both.dataset,
-            "prerank": both.prerank,
-            "with": both["with"],
-            "alone": both.mean_alone,
-            "together": both["mean"],
-            "increase": both["mean"] / both.mean_alone - 1,
-            "energy_ratio": both.energy / both.energy_alone,
-            "seconds_ratio": both.seconds / both.seconds_alone,
-        }
-    )
+        pairs.append(own.merge(alone, on=["dataset", "prerank"], suffixes=("", "_alone")))
+    both = pd.concat(pairs, ignore_index=True)
+    both = both.rename(columns={"mean": "together", "mean_alone": "alone"})
+    both["increase"] = both.together / both.alone - 1
+    both["energy_ratio"] = both.energy / both.energy_alone
+    both["seconds_ratio"] = both.seconds / both.seconds_alone
+    ratios = ["alone", "together", "increase", "energy_ratio", "seconds_ratio"]
+    return both[["dataset", "prerank", "with", *ratios]]
 
 
 def compared(studies: "dict[str, pd.DataFrame]") -> "pd.DataFrame":
@@ -125,9 +118,9 @@ def compared(studies: "dict[str, pd.DataFrame]") -> "pd.DataFrame":
     import pandas as pd
 
     sides = [_side(results).add_prefix(f"{name} ") for name, results in studies.items()]
-    found = pd.concat(sides, axis=1)
+    table = pd.concat(sides, axis=1)
     paper = published_cells().set_index(_CELL)[["before", "after"]].add_prefix("paper_")
-    return pd.concat([paper.reindex(found.index), found], axis=1).reset_index()
+    return pd.concat([paper.reindex(table.index), table], axis=1).reset_index()
 
 
 def relative_scores(results: "pd.DataFrame") -> "pd.DataFrame":
@@ -161,7 +154,7 @@ def frontier(results: "pd.DataFrame", dataset: str, variant: str) -> "pd.DataFra
 
 
 def evidence(results: "pd.DataFrame", variant: str | None = None) -> "pd.DataFrame":
-    """Whether the mean PCE over the runs is larger than a right predictor's.
+    """Whether the mean PCE over the runs is larger than that of a calibrated predictor.
 
     Args:
         results: of a study.
@@ -177,7 +170,7 @@ def evidence(results: "pd.DataFrame", variant: str | None = None) -> "pd.DataFra
     if variant is None:
         rows = rows[rows.variant == rows.prerank]
     rows = rows[rows.pce.notna()]
-    found = []
+    lines: list[tuple[object, ...]] = []
     for dataset, group in rows.groupby("dataset", sort=False):
         entries = []
         for prerank, cell in group.groupby("prerank", sort=False):
@@ -185,13 +178,13 @@ def evidence(results: "pd.DataFrame", variant: str | None = None) -> "pd.DataFra
             observed = float(cell.pce.mean())
             entries.append((dataset, prerank, observed, null.mean(), p_value(observed, null)))
         corrected = holm([entry[-1] for entry in entries])
-        found += [(*entry, float(p)) for entry, p in zip(entries, corrected, strict=True)]
+        lines += [(*entry, float(p)) for entry, p in zip(entries, corrected, strict=True)]
     names = ["dataset", "prerank", "observed", "null_mean", "p_value", "p_holm"]
-    return pd.DataFrame(found, columns=names)
+    return pd.DataFrame(lines, columns=names)
 
 
 def mean_null(cell: "pd.DataFrame") -> npt.NDArray[np.float64]:
-    """Replicates of the mean PCE over the runs of a cell, were they right.
+    """Replicates of the mean PCE over the runs of a cell, were they calibrated.
 
     Test rows of different splits overlap, as they did in the published test: the replicates take
     the runs for independent.
@@ -230,10 +223,10 @@ def _summary(rows: "pd.DataFrame", keys: list[str]) -> "pd.DataFrame":
 def _against_base(
     table: "pd.DataFrame", own: "pd.DataFrame", base: "pd.DataFrame"
 ) -> "pd.DataFrame":
-    keys = ["dataset", "prerank", "seed"]
+    keys = [*_CELL, "seed"]
     paired = own.merge(base, on=keys, suffixes=("", "_base"), validate="many_to_one")
     paired = paired.assign(gain=paired.pce_base - paired.pce)
-    gains = paired.groupby(["dataset", "prerank"], as_index=False, sort=False).agg(
+    gains = paired.groupby(_CELL, as_index=False, sort=False).agg(
         gain=("gain", "mean"),
         gain_se=("gain", "sem"),
         energy_base=("energy_base", "mean"),

@@ -1,9 +1,9 @@
-"""What is done for one unit, in whatever process: claimed, trained, judged, put in place."""
+"""The work on one unit, in whatever process: it is claimed, trained, judged and stored."""
 
+import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,41 +14,56 @@ from torch import Tensor
 from prerank.errors import InputError
 from prerank.files import check_within, read_json, write_json
 from prerank.inputs import as_device
-from prerank.study.engines import tell
+from prerank.study.engines import emit
 from prerank.study.plans import NONE
 from prerank.study.problems import Problem
 from prerank.study.protocols import carry_out
 from prerank.study.store import Store, Unit
 from prerank.training import Checkpoint, Interrupted, Progress
 
-__all__ = ["UnitWork", "WorkDone"]
+__all__ = ["Outcome", "UnitWork", "device_name", "worker_environment"]
 
 
 @dataclass(frozen=True)
-class WorkDone:
-    """How the work on a unit ended.
+class Outcome:
+    """Result of a call that works on a study, or on one unit of it.
 
     Attributes:
-        finished: units that were done: the unit, and the unpenalised one where it had to come
-            first. None where the unit was done already, or another process works on it.
-        done: whether nothing of the unit is left to do, by whomever.
+        finished: units done by this call and the processes that it started. Work on a penalised
+            unit includes the unpenalised one if that had to come first.
+        left: units that are not done: time was up, or other processes work on them.
         interrupted: whether time was up.
     """
 
     finished: tuple[Unit, ...]
-    done: bool
+    left: tuple[Unit, ...]
     interrupted: bool
+
+
+def device_name(device: torch.device | str) -> str:
+    """Name of a device that this process has; `"auto"` is the GPU if there is one."""
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    return str(as_device(automatic if str(device) == "auto" else device, "device"))
+
+
+def worker_environment() -> dict[str, str]:
+    """Variables of this package, for workers on other machines: where the data lies."""
+    variables = {name: value for name, value in os.environ.items() if name.startswith("PRERANK_")}
+    if "PRERANK_DATA" in variables:
+        variables["PRERANK_DATA"] = str(Path(variables["PRERANK_DATA"]).absolute())
+    return variables
 
 
 class UnitWork:
     """A function of a unit that can be sent to other processes, and machines that share files.
 
+    After each epoch it emits the unit and its `Progress`.
+
     Args:
         folder: of the study, which holds its plan.
-        device: where to train; `"auto"` is the GPU where the process that works has one.
+        device: where to train; `"auto"` is the GPU if the process that works has one.
         deadline: when to stop, as `time.time` counts.
         every: seconds between checkpoints.
-        on_epoch: called after each epoch; stays in this process. Others tell their engine.
     """
 
     def __init__(
@@ -58,25 +73,24 @@ class UnitWork:
         device: torch.device | str = "cpu",
         deadline: float = float("inf"),
         every: float = 30.0,
-        on_epoch: Callable[[Unit, Progress], None] | None = None,
     ) -> None:
         self.folder = Path(folder).absolute()
         self.device = str(device)
         self.deadline = deadline
         self.every = every
-        self._on_epoch = on_epoch
-        self._store: Store | None = None
         self._problem: Problem | None = None
         self._finished: list[Unit] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What travels: neither rows nor callbacks."""
+        """What travels: no rows."""
         return _work, (self.folder, self.device, self.deadline, self.every)
 
-    def __call__(self, unit: Unit) -> WorkDone:
+    @cached_property
+    def _store(self) -> Store:
+        return Store(self.folder)
+
+    def __call__(self, unit: Unit) -> Outcome:
         """Do a unit, unless it is done or another process does it."""
-        if self._store is None:
-            self._store = Store(self.folder)
         store = self._store
         self._finished = []
         interrupted = False
@@ -84,46 +98,42 @@ class UnitWork:
             self._check_time()
             with store.claim(unit.stem) as held:
                 if held and not store.done(unit):
-                    self._do(store, unit, self._open(store, unit.dataset))
+                    self._do(unit, self._open(unit.dataset))
         except Interrupted:
             interrupted = True
-        return WorkDone(tuple(self._finished), store.done(unit), interrupted)
+        left = () if store.done(unit) else (unit,)
+        return Outcome(tuple(self._finished), left, interrupted)
 
-    def _open(self, store: Store, dataset: str) -> Problem:
+    def _open(self, dataset: str) -> Problem:
         """The rows of a dataset, kept until another one is asked for."""
         if self._problem is None or self._problem.name != dataset:
-            self._problem = None  # first let the other one go
-            self._problem = Problem(dataset, store.plan, self._place)
+            self._problem = None  # frees the memory of the other one first
+            self._problem = Problem(dataset, self._store.plan, device_name(self.device))
         return self._problem
-
-    @property
-    def _place(self) -> str:
-        automatic = "cuda" if torch.cuda.is_available() else "cpu"
-        return str(as_device(automatic if self.device == "auto" else self.device, "device"))
 
     def _check_time(self) -> None:
         if time.time() >= self.deadline:
             raise Interrupted("time is up")
 
-    def _do(self, store: Store, unit: Unit, problem: Problem) -> None:
-        store.clear(unit)
+    def _do(self, unit: Unit, problem: Problem) -> None:
+        self._store.clear(unit)
         obstacle = problem.obstacle(unit.variant)
         if obstacle is None:
-            self._train(store, unit, problem)
+            self._train(unit, problem)
         else:
-            store.skip(unit, obstacle)
+            self._store.skip(unit, obstacle)
         self._finished.append(unit)
 
-    def _train(self, store: Store, unit: Unit, problem: Problem) -> None:
-        base = None if unit.variant == NONE else self._base(store, problem)
+    def _train(self, unit: Unit, problem: Problem) -> None:
+        store = self._store
+        base = None if unit.variant == NONE else self._base(problem)
         until = time.monotonic() + (self.deadline - time.time())
         checkpoint = Checkpoint(store.checkpoint(unit), every=self.every, until=until)
         clock = _Clock(checkpoint.path.with_name(f"{checkpoint.path.name}.seconds"), self.every)
 
         def on_epoch(progress: Progress) -> None:
             clock.follow()
-            if self._on_epoch is not None:
-                self._on_epoch(unit, progress)
+            emit((unit, progress))
 
         try:
             frame, theta = carry_out(
@@ -134,16 +144,18 @@ class UnitWork:
             raise
         if unit.variant == NONE:
             store.write_base(unit.dataset, theta, content=problem.content)
-        about = {"seconds": f"{clock.seconds:.3f}", "device": self._place}
+        about = {"seconds": f"{clock.seconds:.3f}", "device": device_name(self.device)}
         store.write(unit, frame, {**about, "content": problem.content})
         checkpoint.drop()
 
-    def _base(self, store: Store, problem: Problem) -> Tensor | None:
-        """Unpenalised parameters, trained once: where another process does so, wait for it."""
+    def _base(self, problem: Problem) -> Tensor | None:
+        """Unpenalised parameters, trained once: if another process does so, wait for it."""
+        store = self._store
         if store.plan.protocol == "published":
             return None
         unit = Unit(problem.name, NONE)
-        read = partial(store.read_base, problem.name, self._place, content=problem.content)
+        place = device_name(self.device)
+        read = partial(store.read_base, problem.name, place, content=problem.content)
         while True:
             base = read()
             if base is not None:
@@ -151,17 +163,14 @@ class UnitWork:
             self._check_time()
             with store.claim(unit.stem) as held:
                 if held and read() is None:
-                    self._do(store, unit, problem)
+                    self._do(unit, problem)
             time.sleep(0.1)
 
 
 # A worker process that is sent one function after the other keeps what it has read.
 @lru_cache(maxsize=1)
 def _work(folder: Path, device: str, deadline: float, every: float) -> UnitWork:
-    def on_epoch(unit: Unit, training: Progress) -> None:
-        tell((unit, training))
-
-    return UnitWork(folder, device=device, deadline=deadline, every=every, on_epoch=on_epoch)
+    return UnitWork(folder, device=device, deadline=deadline, every=every)
 
 
 class _Clock:
@@ -174,13 +183,13 @@ class _Clock:
 
     def __init__(self, path: Path, every: float) -> None:
         self._path, self._every = path, every
-        self._begun = self._written = time.monotonic()
+        self._start = self._written = time.monotonic()
         self._before = _seconds(path)
 
     @property
     def seconds(self) -> float:
         """So far."""
-        return self._before + time.monotonic() - self._begun
+        return self._before + time.monotonic() - self._start
 
     def follow(self) -> None:
         """To be called after each epoch."""
@@ -188,13 +197,13 @@ class _Clock:
             self.write()
 
     def write(self) -> None:
-        """Keep what was spent."""
+        """Store the seconds so far."""
         write_json(self._path, self.seconds)
         self._written = time.monotonic()
 
 
 def _seconds(path: Path) -> float:
-    """Seconds that a file tells; 0 where it is not there, or tells nothing of the kind."""
+    """Seconds that a file holds; 0 if it is missing, or holds no such number."""
     try:
         seconds = float(read_json(check_within(path, path.parent)))
     except (InputError, TypeError, ValueError, OverflowError):

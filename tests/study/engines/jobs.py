@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from prerank.errors import InputError
-from prerank.study.engines import tell
+from prerank.study.engines import emit
 
 
 def square(x):
@@ -26,7 +26,7 @@ def identity(_):
 
 def count_aloud(n):
     for number in range(n):
-        tell(number)
+        emit(number)
     return n
 
 

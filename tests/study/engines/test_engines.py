@@ -8,7 +8,16 @@ import sys
 import pytest
 
 from prerank.errors import InputError
-from prerank.study.engines import InProcess, Processes, RayCluster, Task, TaskError, open_engine
+from prerank.study.engines import (
+    InProcess,
+    Processes,
+    RayCluster,
+    Task,
+    TaskError,
+    emit,
+    open_engine,
+    tell,
+)
 from prerank.study.engines.processes import cores, surroundings
 from study.engines.jobs import (
     count_aloud,
@@ -198,15 +207,25 @@ def test_a_worker_is_used_again():
     assert os.getpid() not in found.values()
 
 
-def test_what_a_task_tells_is_heard_in_its_order():
+@pytest.mark.parametrize("engine", ENGINES, ids=["here", "one", "two"])
+def test_messages_of_a_task_arrive_in_their_order(engine):
     events = []
-    report = Processes(1).map(count_aloud, tasks(3, 2), on_event=events.append)
+    report = engine.map(count_aloud, tasks(3, 2), on_event=events.append)
     assert report.values == {"3": 3, "2": 2}
     for n in (3, 2):
         own = [(e.kind, e.value) for e in events if e.task.argument == n]
-        told = [("told", number) for number in range(n)]
-        assert own == [("started", None), *told, ("finished", n)]
-    assert InProcess().map(count_aloud, tasks(3)).values == {"3": 3}  # nobody listens
+        messages = [("message", number) for number in range(n)]
+        assert own == [("started", None), *messages, ("finished", n)]
+        assert {e.attempt for e in events} == {1}
+    assert engine.map(count_aloud, tasks(3)).values == {"3": 3}  # nobody listens
+    emit("outside of a task")  # is dropped
+
+
+def test_the_old_name_of_emit_warns_and_sends_all_the_same():
+    events = []
+    with pytest.warns(DeprecationWarning, match="use emit"):
+        InProcess().map(tell, tasks(5), on_event=events.append)
+    assert [(e.kind, e.value) for e in events][1] == ("message", 5)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,13 @@
-"""Running independent tasks: here, in worker processes, or on Ray."""
+"""Engines for independent tasks: this process, worker processes, or Ray."""
 
 from collections.abc import Mapping
 from typing import Literal
 
 from prerank.errors import InputError
-from prerank.study.engines.agenda import Agenda
-from prerank.study.engines.calls import tell
+from prerank.study.engines.agenda import Agenda, Engine, InProcess
 from prerank.study.engines.cluster import RayCluster
-from prerank.study.engines.local import InProcess
-from prerank.study.engines.loop import Engine
 from prerank.study.engines.processes import Processes, cores
-from prerank.study.engines.tasks import Event, Failure, Report, Task, TaskError
+from prerank.study.engines.tasks import Event, Failure, Report, Task, TaskError, emit, tell
 
 __all__ = [
     "Agenda",
@@ -23,6 +20,7 @@ __all__ = [
     "Report",
     "Task",
     "TaskError",
+    "emit",
     "open_engine",
     "tell",
 ]
@@ -40,12 +38,12 @@ def open_engine(
 
     Args:
         name: `"local"` (this process), `"processes"` or `"ray"`. By default worker processes
-            where there is work for more than one, and this process otherwise.
+            if there is work for more than one, and this process otherwise.
         workers: tasks at a time. By default one for each core, and no more than there are tasks;
             each then has one thread.
-        tasks: how many there will be.
+        tasks: number of tasks.
         address: of a Ray cluster.
-        environment: variables that tasks on Ray are to see; worker processes see those of this one.
+        environment: variables for tasks on Ray; worker processes have those of this one.
 
     Example:
         >>> type(open_engine(workers=2)).__name__, type(open_engine()).__name__

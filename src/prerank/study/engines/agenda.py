@@ -1,24 +1,37 @@
-"""Which task comes next: longest chain first, after what it needs, and again where it failed."""
+"""The order of tasks, longest chain first, and the loop in which every engine works it off."""
 
 import heapq
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from typing import Any, Protocol
 
-from prerank.errors import InputError
-from prerank.study.engines.tasks import Event, Failure, Report, Task, TaskError, worth_retrying
+from prerank.errors import InputError, InputTypeError
+from prerank.inputs import as_count
+from prerank.study.engines.tasks import (
+    Event,
+    Failure,
+    Function,
+    Listener,
+    Report,
+    Task,
+    TaskError,
+    attempt,
+)
 
-__all__ = ["Agenda", "chain_costs"]
+__all__ = ["Agenda", "Engine", "InProcess", "Pool", "chain_costs"]
 
 
 class Agenda:
-    r"""The tasks of one call, and what became of them.
+    r"""The tasks of one call, and their results so far.
 
-    A task's urgency is the cost of the longest chain that begins with it,
+    A task's urgency is the cost of the longest chain that starts with it,
 
     .. math:: u(t) = c(t) + \max_{s \text{ needs } t} u(s),
 
-    and the most urgent of those that may begin comes next: with independent tasks that is the
+    and the most urgent of those that may start comes next: with independent tasks that is the
     longest first, which ends within 4/3 of the best schedule. It knows no clock and no worker,
     so a simulation can use it as the engines do.
 
@@ -48,47 +61,65 @@ class Agenda:
         }
         self._sorter = TopologicalSorter({task.name: task.after for task in listed})
         self._sorter.prepare()
-        self._needed_by: dict[str, list[str]] = {}
+        self._needed_by: dict[str, list[Task]] = {}
         for task in listed:
             for name in task.after:
-                self._needed_by.setdefault(name, []).append(task.name)
+                self._needed_by.setdefault(name, []).append(task)
         self._retries = retries
         self._ready: list[tuple[tuple[float, int], str]] = []
-        self._attempts: dict[str, int] = {}
+        self._running: set[str] = set()
+        self._attempts = dict.fromkeys(self._tasks, 0)
         self._values: dict[str, Any] = {}
         self._failures: dict[str, Failure] = {}
         self._advance()
 
     @property
     def open(self) -> bool:
-        """Whether there are tasks without an end."""
+        """Whether there are tasks without a result."""
         return len(self._values) + len(self._failures) < len(self._tasks)
 
+    @property
+    def running(self) -> bool:
+        """Whether there are tasks that were started and have not ended."""
+        return bool(self._running)
+
     def next(self) -> Task | None:
-        """The most urgent task that may begin, which counts as begun; None where all wait."""
+        """The most urgent task that may start, which counts as started; None where all wait."""
         if not self._ready:
             return None
         _, name = heapq.heappop(self._ready)
-        self._attempts[name] = self._attempts.get(name, 0) + 1
+        self._attempts[name] += 1
+        self._running.add(name)
         return self._tasks[name]
 
     def attempt(self, task: Task) -> int:
-        """How many times it was begun."""
-        return self._attempts.get(task.name, 0)
+        """How many times it was started."""
+        return self._attempts[task.name]
+
+    def update(self, event: Event) -> list[Event]:
+        """Record what an attempt reports, by the name of its task; events for the caller."""
+        task = self._tasks[event.task.name]
+        if event.error is not None:
+            return self.fail(task, event.error)
+        if event.kind == "finished":
+            return [self.finish(task, event.value)]
+        return [replace(event, task=task, attempt=self.attempt(task))]
 
     def finish(self, task: Task, value: Any) -> Event:
-        """Note what a task returned; those that needed it may begin."""
+        """Record what a task returned; those that needed it may start."""
+        self._running.discard(task.name)
         self._values[task.name] = value
         self._sorter.done(task.name)
         self._advance()
         return Event("finished", task, self.attempt(task), value)
 
     def fail(self, task: Task, error: BaseException) -> list[Event]:
-        """Note that an attempt failed: the task is tried again, or given up with its followers."""
-        attempt = self.attempt(task)
-        if attempt <= self._retries and worth_retrying(error):
+        """Record a failed attempt: the task is tried again, or given up with its followers."""
+        self._running.discard(task.name)
+        refused = isinstance(error, InputError | InputTypeError)  # it would be refused again
+        if self.attempt(task) <= self._retries and not refused:
             heapq.heappush(self._ready, (self._rank[task.name], task.name))
-            return [Event("retried", task, attempt, error=error)]
+            return [Event("retried", task, self.attempt(task), error=error)]
         events = []
         lost = [(task, error)]
         while lost:
@@ -97,13 +128,13 @@ class Agenda:
                 continue
             self._failures[task.name] = Failure(task, error, self.attempt(task))
             events.append(Event("failed", task, self.attempt(task), error=error))
-            told = TaskError(f"it needs {task.name}, which failed")
-            told.__cause__ = error
-            lost += [(self._tasks[name], told) for name in self._needed_by.get(task.name, ())]
+            reason = TaskError(f"it needs {task.name}, which failed")
+            reason.__cause__ = error
+            lost += [(other, reason) for other in self._needed_by.get(task.name, ())]
         return events
 
     def report(self) -> Report:
-        """What became of every task."""
+        """Results of every task."""
         ended = self._values.keys() | self._failures.keys()
         left = tuple(task for name, task in self._tasks.items() if name not in ended)
         return Report(dict(self._values), tuple(self._failures.values()), left)
@@ -114,7 +145,7 @@ class Agenda:
 
 
 def chain_costs(tasks: Mapping[str, Task]) -> dict[str, float]:
-    """Cost of the longest chain that begins with each task, by name.
+    """Cost of the longest chain that starts with each task, by name.
 
     Example:
         >>> base, tuned = Task("base", cost=1), Task("tuned", cost=5, after=("base",))
@@ -129,9 +160,121 @@ def chain_costs(tasks: Mapping[str, Task]) -> dict[str, float]:
     except CycleError as error:
         raise InputError(f"after: tasks wait for each other: {error.args[1]}") from error
     behind = dict.fromkeys(tasks, 0.0)
-    found: dict[str, float] = {}
+    costs: dict[str, float] = {}
     for name in reversed(order):
-        found[name] = tasks[name].cost + behind[name]
+        costs[name] = tasks[name].cost + behind[name]
         for earlier in tasks[name].after:
-            behind[earlier] = max(behind[earlier], found[name])
-    return found
+            behind[earlier] = max(behind[earlier], costs[name])
+    return costs
+
+
+class Pool(Protocol):
+    """Where attempts run; opened for one call of `Engine.map`, and closed with all its work."""
+
+    @property
+    def free(self) -> bool:
+        """Whether another task may start."""
+
+    def start(self, task: Task) -> None:
+        """Start a task."""
+
+    def wait(self) -> None:
+        """Pass on what running attempts report, as soon as there is something, or after a while."""
+
+
+class Engine(ABC):
+    """Runs one function on many arguments, and knows nothing of what it does.
+
+    Attributes:
+        longest_first: whether costs decide which task starts first.
+
+    Args:
+        retries: how many times a task is tried again that raised, or whose process died. Input
+            that is refused (`InputError`) is refused once.
+    """
+
+    longest_first = True
+
+    def __init__(self, *, retries: int) -> None:
+        self.retries = as_count(retries, "retries", minimum=0)
+
+    def map(
+        self,
+        function: Function,
+        tasks: Iterable[Task],
+        *,
+        stop: Callable[[], bool] = lambda: False,
+        on_event: Listener = lambda _: None,
+    ) -> Report:
+        """Call the function with the argument of every task.
+
+        One task that fails does not stop the others. An interrupt ends all attempts at once, and
+        so does whatever else the caller's callbacks raise.
+
+        Args:
+            function: picklable, unless it runs in this process.
+            tasks: to be done.
+            stop: called before each task starts; once it returns True, no other task starts.
+            on_event: receives what is started, finished, tried again and given up; and what the
+                function emits (`emit`), except on Ray.
+        """
+        agenda = Agenda(tasks, retries=self.retries, longest_first=self.longest_first)
+        if not agenda.open:
+            return agenda.report()
+
+        def listen(event: Event) -> None:
+            for known in agenda.update(event):
+                on_event(known)
+
+        with self._pool(function, listen) as pool:
+            while agenda.open:
+                while pool.free and not stop() and (task := agenda.next()) is not None:
+                    on_event(Event("started", task, agenda.attempt(task)))
+                    pool.start(task)
+                if not agenda.running:
+                    break  # asked to stop
+                pool.wait()
+        return agenda.report()
+
+    @abstractmethod
+    def _pool(self, function: Function, listener: Listener) -> AbstractContextManager[Pool]:
+        """A pool for one call, whose processes are gone when its block ends.
+
+        Args:
+            function: to be called.
+            listener: receives events of attempts: messages, and one that is finished or failed.
+        """
+
+
+class InProcess(Engine):
+    """Calls the function here, in the order of the tasks.
+
+    Nothing is tried again by default: the same process would most likely fail the same way.
+
+    Example:
+        >>> report = InProcess().map(abs, [Task("minus three", -3), Task("two", 2)])
+        >>> report.values
+        {'minus three': 3, 'two': 2}
+    """
+
+    longest_first = False  # alone, the sum is the same in every order
+
+    def __init__(self, *, retries: int = 0) -> None:
+        super().__init__(retries=retries)
+
+    @contextmanager
+    def _pool(self, function: Function, listener: Listener) -> Iterator[Pool]:
+        yield _Here(function, listener)
+
+
+class _Here:
+    free = True
+
+    def __init__(self, function: Function, listener: Listener) -> None:
+        self._function, self._listener = function, listener
+
+    def start(self, task: Task) -> None:
+        self._listener(attempt(self._function, task.name, task.argument, self._listener))
+
+    def wait(self) -> None:
+        """Nothing is running."""

@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: one that is there, or one of this machine alone."""
+"""Tasks on a Ray cluster: an existing one, or one of this machine alone."""
 
 import os
 import signal
@@ -10,10 +10,9 @@ from typing import Any
 
 from prerank.errors import InputError
 from prerank.inputs import as_count
-from prerank.study.engines.calls import answer
-from prerank.study.engines.loop import Ended, Engine, Function, Pool
+from prerank.study.engines.agenda import Engine, Pool
 from prerank.study.engines.processes import cores
-from prerank.study.engines.tasks import Task, TaskError
+from prerank.study.engines.tasks import Event, Function, Listener, Task, TaskError, remote_attempt
 
 __all__ = ["RayCluster"]
 
@@ -23,20 +22,21 @@ _QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 
 
 class RayCluster(Engine):
-    """Calls the function in tasks of Ray, each on a core of its own and the GPUs it wishes for.
+    """Calls the function in tasks of Ray, each on a core of its own and the GPUs it requests.
 
-    Failed tasks are tried again from here, so that every attempt is counted and told; Ray itself
-    tries none again. Values should be small: results belong on the file system. An interrupt, or
-    the end of this process however it ends, ends all tasks, and a cluster that was begun here.
+    Failed tasks are tried again from here, so that every attempt is counted and reported; Ray
+    itself tries none again. Values should be small: results belong on the file system. An
+    interrupt, or the end of this process however it ends, ends all tasks, and a cluster that was
+    started here.
 
     Args:
         address: of a cluster, as `ray.init` takes it (`"auto"`, `"10.0.0.1:6379"`). By default that
             of `RAY_ADDRESS`, or a cluster of this machine alone for the time of the call. A
             connection that the process already has is used, and left as it is.
         workers: most tasks at a time; by default one for each core of the cluster (or as many as
-            its GPUs allow), and one more, which tells an autoscaler that there is work.
+            its GPUs allow), and one more, which shows an autoscaler that there is work.
         retries: how many times a failed task is tried again.
-        environment: variables that tasks are to see.
+        environment: variables for the tasks.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class RayCluster(Engine):
         self.address = address or os.environ.get("RAY_ADDRESS")
         self.workers = None if workers is None else as_count(workers, "workers", minimum=1)
         self.environment = dict(environment or {})
-        _ray()  # better to know now that it is missing
+        _ray()  # raises now if it is missing
 
     @contextmanager
-    def _pool(self, function: Function) -> Iterator[Pool]:
+    def _pool(self, function: Function, listener: Listener) -> Iterator[Pool]:
         ray = _ray()
         ours = not ray.is_initialized()
         if ours:
             self._connect(ray)
-        pool = _RayTasks(ray, function, self.workers, self.environment)
+        pool = _RayTasks(self, ray, function, listener)
         try:
             yield pool
         finally:
@@ -83,16 +83,14 @@ class RayCluster(Engine):
 
 class _RayTasks:
     def __init__(
-        self, ray: ModuleType, function: Function, workers: int | None, environment: dict[str, str]
+        self, engine: RayCluster, ray: ModuleType, function: Function, listener: Listener
     ) -> None:
         self._ray = ray
-        self._workers = workers
-        self._remote = ray.remote(answer)
-        self._options = {
-            "num_cpus": 1,
-            "max_retries": 0,
-            "runtime_env": {"env_vars": environment},
-        }
+        self._workers = engine.workers
+        self._listener = listener
+        environment = {"env_vars": engine.environment}
+        options = {"num_cpus": 1, "max_retries": 0, "runtime_env": environment}
+        self._remote = ray.remote(**options)(remote_attempt)
         self._function = ray.put(function)  # once, however many tasks there are
         self._running: dict[Any, Task] = {}
         self._look()
@@ -101,19 +99,20 @@ class _RayTasks:
     def free(self) -> bool:
         if self._workers is not None:
             return len(self._running) < self._workers
-        wished = sum(task.gpus for task in self._running.values())
-        full = bool(self._gpus) and wished > self._gpus
+        requested = sum(task.gpus for task in self._running.values())
+        full = bool(self._gpus) and requested > self._gpus
         return len(self._running) <= self._cpus and not full
 
     def start(self, task: Task) -> None:
         gpus = task.gpus if self._gpus else 0
-        remote = self._remote.options(**self._options, num_gpus=gpus, name=task.name)
-        self._running[remote.remote(self._function, task.argument)] = task
+        remote = self._remote.options(num_gpus=gpus, name=task.name)
+        self._running[remote.remote(self._function, task.name, task.argument)] = task
 
-    def wait(self) -> list[Ended]:
+    def wait(self) -> None:
         ready, _ = self._ray.wait(list(self._running), timeout=_LOOK_AGAIN)
         self._look()
-        return [self._ended(reference) for reference in ready]
+        for reference in ready:
+            self._listener(self._ended(reference, self._running.pop(reference)))
 
     def close(self) -> None:
         for reference in self._running:
@@ -124,14 +123,13 @@ class _RayTasks:
         resources = self._ray.cluster_resources()
         self._cpus, self._gpus = (resources.get(kind, 0) for kind in ("CPU", "GPU"))
 
-    def _ended(self, reference: Any) -> Ended:
-        task = self._running.pop(reference)
+    def _ended(self, reference: Any, task: Task) -> Event:
         try:
-            worked, found = self._ray.get(reference)
+            event: Event = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:  # of the cluster: worker or node are gone
-            told = str(error).strip().partition("\n")[0]
-            return Ended(task, error=TaskError(f"{type(error).__name__}: {told}"))
-        return Ended(task, found) if worked else Ended(task, error=found)
+            reason = str(error).strip().partition("\n")[0]
+            return Event("failed", task, error=TaskError(f"{type(error).__name__}: {reason}"))
+        return event
 
 
 def _ray() -> ModuleType:
@@ -145,7 +143,7 @@ def _ray() -> ModuleType:
 
 
 def _check_reachable(address: str) -> None:
-    """Ask the place itself first: `ray.init` would go on asking for ten minutes."""
+    """Connect once first: `ray.init` would try again for ten minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not port.isdecimal():
         return  # "auto", which Ray looks up on this machine
@@ -158,7 +156,7 @@ def _check_reachable(address: str) -> None:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Keep what `ray.init` would change: the answer to SIGTERM; and send no statistics of usage."""
+    """Keep the handler of SIGTERM, which `ray.init` would change, and send no usage statistics."""
     name = "RAY_USAGE_STATS_ENABLED"
     before = os.environ.get(name)
     os.environ.setdefault(name, "0")

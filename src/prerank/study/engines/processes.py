@@ -14,19 +14,18 @@ from typing import Any
 
 from prerank.errors import InputError
 from prerank.inputs import as_count
-from prerank.study.engines.calls import Note
-from prerank.study.engines.loop import Ended, Engine, Function, Pool, Told
-from prerank.study.engines.tasks import Task, TaskError
+from prerank.study.engines.agenda import Engine, Pool
+from prerank.study.engines.tasks import Event, Function, Listener, Task, TaskError
 
 __all__ = ["Processes", "cores", "surroundings"]
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _GPUS = "CUDA_VISIBLE_DEVICES"
-_PATIENCE = 5.0  # seconds that a worker has to leave by itself
+_PATIENCE = 5.0  # seconds that a worker has to end by itself
 
 
 class Processes(Engine):
-    """Calls the function in worker processes, which end with this one, however that ends.
+    """Calls the function in worker processes, which end with this one, however it ends.
 
     Each worker has `cores // workers` threads, so that they do not fight for cores, and one of the
     machine's GPUs in turn. A worker whose task failed is replaced: what it held is free again.
@@ -46,8 +45,8 @@ class Processes(Engine):
         self.workers = cores() if workers is None else as_count(workers, "workers", minimum=1)
 
     @contextmanager
-    def _pool(self, function: Function) -> Iterator[Pool]:
-        pool = _Workers(function, self.workers)
+    def _pool(self, function: Function, listener: Listener) -> Iterator[Pool]:
+        pool = _Workers(function, listener, self.workers)
         try:
             yield pool
         finally:
@@ -55,12 +54,13 @@ class Processes(Engine):
 
 
 class _Workers:
-    """Up to as many workers as were asked for, begun when there is something to do."""
+    """Up to as many workers as were asked for, started when there is something to do."""
 
-    def __init__(self, function: Function, count: int) -> None:
+    def __init__(self, function: Function, listener: Listener, count: int) -> None:
         self._function = _pickled(function, "function")
+        self._listener = listener
         self._count = count
-        self._unused = list(range(count))  # numbers of the workers that are not begun
+        self._unused = list(range(count))  # numbers of the workers that are not started
         self._idle: list[_Worker] = []
         self._busy: dict[Connection[Any, Any], _Worker] = {}
 
@@ -69,28 +69,25 @@ class _Workers:
         return bool(self._idle or self._unused)
 
     def start(self, task: Task) -> None:
-        argument = _pickled(task.argument, f"the argument of the task {task.name}")
+        call = _pickled((task.name, task.argument), f"the argument of the task {task.name}")
         if not self._idle:
             self._idle.append(_Worker(self._function, self._unused.pop(0), self._count))
         worker = self._idle.pop()
         self._busy[worker.link] = worker
-        worker.begin(task, argument)
+        worker.start(task, call)
 
-    def wait(self) -> list[Ended | Told]:
-        found: list[Ended | Told] = []
+    def wait(self) -> None:
         ready = wait(list(self._busy))
         for worker in [worker for link, worker in self._busy.items() if link in ready]:
-            news = worker.news()
-            found.append(news)
-            if isinstance(news, Told):
-                continue
-            del self._busy[worker.link]
-            if news.error is None:
-                self._idle.append(worker)
-            else:
-                worker.close()
-                self._unused.append(worker.number)
-        return found
+            event = worker.receive()
+            if event.kind != "message":
+                del self._busy[worker.link]
+                if event.kind == "finished":
+                    self._idle.append(worker)
+                else:
+                    worker.close()
+                    self._unused.append(worker.number)
+            self._listener(event)
 
     def close(self) -> None:
         workers = [*self._idle, *self._busy.values()]
@@ -104,7 +101,7 @@ class _Worker:
     def __init__(self, function: bytes, number: int, workers: int) -> None:
         self.number = number
         self.link, theirs = Pipe()
-        self._task: Task | None = None
+        self._task: Task  # set by `start`
         # A session of its own: an interrupt from the keyboard reaches the parent alone, which
         # ends its workers; standard input ends them where the parent is killed.
         self._process = subprocess.Popen(
@@ -116,35 +113,34 @@ class _Worker:
             env=surroundings(number, workers),
         )
         theirs.close()
-        with suppress(BrokenPipeError):  # it is gone already, which `news` will tell
-            self.link.send_bytes(function)
+        self._send(function)
 
-    def begin(self, task: Task, argument: bytes) -> None:
+    def start(self, task: Task, call: bytes) -> None:
         self._task = task
-        with suppress(BrokenPipeError):
-            self.link.send_bytes(argument)
+        self._send(call)
 
-    def news(self) -> Ended | Told:
-        """What the worker tells or has answered, or how it died."""
-        assert self._task is not None
+    def _send(self, content: bytes) -> None:
+        with suppress(BrokenPipeError):  # the process has ended, which `receive` will report
+            self.link.send_bytes(content)
+
+    def receive(self) -> Event:
+        """What the worker reports on its task, or how it died."""
         try:
-            found = self.link.recv()
+            event: Event = self.link.recv()
         except (EOFError, ConnectionResetError):
             code = self._process.wait()
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            return Ended(self._task, error=TaskError(f"its worker process ended by {how}"))
-        if isinstance(found, Note):
-            return Told(self._task, found.value)
-        worked, value = found
-        return Ended(self._task, value) if worked else Ended(self._task, error=value)
+            error = TaskError(f"its worker process ended by {how}")
+            return Event("failed", self._task, error=error)
+        return event
 
     def dismiss(self) -> None:
-        """Ask it to leave."""
+        """Ask it to end."""
         self.link.close()
         self._process.terminate()
 
     def close(self) -> None:
-        """See it leave, in the end by force."""
+        """Wait until it has ended, in the end by force."""
         self.dismiss()
         try:
             self._process.wait(_PATIENCE)
@@ -156,7 +152,7 @@ class _Worker:
 
 
 def _pickled(value: Any, what: str) -> bytes:
-    """Bytes that `Connection.recv` reads; better to know before a process is begun for them."""
+    """Bytes that `Connection.recv` reads; checked before a process is started for them."""
     try:
         return bytes(ForkingPickler.dumps(value))
     except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -185,20 +181,20 @@ def surroundings(
         environment: of this process, by default.
 
     Example:
-        >>> found = surroundings(3, workers=10**6, environment={"CUDA_VISIBLE_DEVICES": "0,2"})
-        >>> found["OMP_NUM_THREADS"], found["CUDA_VISIBLE_DEVICES"]
+        >>> given = surroundings(3, workers=10**6, environment={"CUDA_VISIBLE_DEVICES": "0,2"})
+        >>> given["OMP_NUM_THREADS"], given["CUDA_VISIBLE_DEVICES"]
         ('1', '2')
     """
-    found = dict(os.environ if environment is None else environment)
-    asked = [int(found[name]) for name in _THREADS if found.get(name, "").isdecimal()]
+    variables = dict(os.environ if environment is None else environment)
+    asked = [int(variables[name]) for name in _THREADS if variables.get(name, "").isdecimal()]
     # Who has asked for fewer gets fewer, whichever library was named.
     threads = min([cores() // workers, *asked])
-    found |= dict.fromkeys(_THREADS, str(max(1, threads)))
-    found["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    gpus = [name for name in found.get(_GPUS, _all_gpus()).split(",") if name]
+    variables |= dict.fromkeys(_THREADS, str(max(1, threads)))
+    variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    gpus = [name for name in variables.get(_GPUS, _all_gpus()).split(",") if name]
     if gpus:
-        found[_GPUS] = gpus[number % len(gpus)]
-    return found
+        variables[_GPUS] = gpus[number % len(gpus)]
+    return variables
 
 
 def _all_gpus() -> str:

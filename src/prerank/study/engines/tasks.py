@@ -1,13 +1,31 @@
-"""What an engine is given, tells on its way and leaves."""
+"""Tasks of an engine, the events that report on them, and their results."""
 
 import math
+import pickle
+import traceback
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from prerank.errors import InputError, InputTypeError, PrerankError
+from prerank.errors import InputError, PrerankError
 
-__all__ = ["Event", "Failure", "Listener", "Report", "Task", "TaskError", "worth_retrying"]
+__all__ = [
+    "Event",
+    "Failure",
+    "Function",
+    "Listener",
+    "Report",
+    "Task",
+    "TaskError",
+    "attempt",
+    "emit",
+    "remote_attempt",
+    "tell",
+]
+
+Function = Callable[[Any], Any]
 
 
 class TaskError(PrerankError, RuntimeError):
@@ -21,9 +39,9 @@ class Task:
     Attributes:
         name: unique among the tasks of a call.
         argument: what the function is called with; sent to other processes.
-        cost: estimated work, in any unit that the tasks share; longer chains are begun first.
-        gpus: GPUs that it wishes for, where the engine has any.
-        after: names of tasks that have to be finished before it may begin.
+        cost: estimated work, in any unit that the tasks share; longer chains start first.
+        gpus: number of GPUs requested, where the engine has any.
+        after: names of tasks that have to finish before this one may start.
     """
 
     name: str
@@ -40,20 +58,20 @@ class Task:
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to a task.
+    """One step of a task, from the process that runs it to the caller of `Engine.map`.
 
     Attributes:
-        kind: `"started"`, `"told"` (see `tell`), `"finished"`, `"retried"` (it failed and will be
-            tried again) or `"failed"` (for good).
+        kind: `"started"`, `"message"` (see `emit`), `"finished"`, `"retried"` (it failed and will
+            be tried again) or `"failed"` (for good).
         task: to which it happened.
         attempt: how many times the task was started, counting from 1; 0 for one that never was.
-        value: what the function returned, of a finished task; or has told.
-        error: what went wrong, of a failed attempt.
+        value: what the function returned (`"finished"`) or emitted (`"message"`).
+        error: what went wrong in a failed attempt.
     """
 
-    kind: Literal["started", "told", "finished", "retried", "failed"]
+    kind: Literal["started", "message", "finished", "retried", "failed"]
     task: Task
-    attempt: int
+    attempt: int = 0
     value: Any = None
     error: BaseException | None = None
 
@@ -79,12 +97,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Report:
-    """How a call of `Engine.map` ended.
+    """Results of a call of `Engine.map`.
 
     Attributes:
         values: by task, of those that finished.
         failures: tasks that were given up, and those that needed them.
-        left: tasks that were not begun, because the call was told to stop.
+        left: tasks that were not started, because the call was asked to stop.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -92,11 +110,61 @@ class Report:
     left: tuple[Task, ...] = ()
 
 
-def worth_retrying(error: BaseException) -> bool:
-    """Whether another attempt may end otherwise: not where the input itself is refused.
+_EMIT: ContextVar[Callable[[Any], None]] = ContextVar("_EMIT", default=lambda _: None)
+
+
+def emit(value: Any) -> None:
+    """Send a value from within a task: an `Event` of the kind `"message"` carries it.
+
+    Outside of a task, and on Ray, the value is dropped.
+    """
+    _EMIT.get()(value)
+
+
+def tell(value: Any) -> None:
+    """Deprecated: use `emit`."""
+    warnings.warn("tell is deprecated: use emit", DeprecationWarning, stacklevel=2)
+    emit(value)
+
+
+def attempt(
+    function: Function, name: str, argument: Any, listener: Listener = lambda _: None
+) -> Event:
+    """Call the function once; return its value or error as an event, and stream its messages.
+
+    Args:
+        function: to be called with the argument.
+        name: of the task. Events name it and leave out its argument, which may be large.
+        argument: of the task.
+        listener: receives the messages.
 
     Example:
-        >>> worth_retrying(InputError("no such dataset")), worth_retrying(OSError("disk is full"))
-        (False, True)
+        >>> attempt(abs, "minus three", -3).value
+        3
+        >>> attempt(abs, "nothing", None).error
+        TypeError("bad operand type for abs(): 'NoneType'")
     """
-    return not isinstance(error, InputError | InputTypeError)
+    task = Task(name)
+    token = _EMIT.set(lambda value: listener(Event("message", task, value=value)))
+    try:
+        return Event("finished", task, value=function(argument))
+    except Exception as error:  # of whatever kind: the other tasks do not depend on it
+        return Event("failed", task, error=error)
+    finally:
+        _EMIT.reset(token)
+
+
+def remote_attempt(
+    function: Function, name: str, argument: Any, listener: Listener = lambda _: None
+) -> Event:
+    """`attempt` in a process other than the caller's: its error can be sent, with its traceback."""
+    event = attempt(function, name, argument, listener)
+    error = event.error
+    if error is None:
+        return event
+    error.add_note("".join(traceback.format_exception(error)))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever the methods of a foreign class raise
+        return replace(event, error=TaskError(f"{type(error).__name__}: {error}"))
+    return event

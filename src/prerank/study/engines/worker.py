@@ -1,9 +1,8 @@
-"""A worker process: `python -m prerank.study.engines.worker DESCRIPTOR`, begun by `Processes`.
+"""A worker process: `python -m prerank.study.engines.worker DESCRIPTOR`, started by `Processes`.
 
-The function comes first through the connection, then argument after argument; each is answered by
-a pair: whether it worked, and the value or the error. What the function tells on its way goes
-before it, as notes. Standard input is a pipe whose other end the parent holds: where it ends, the
-parent is gone, however it went, and the worker goes too.
+The connection first brings the function, then pairs of a task's name and argument. Each pair is
+answered by events: messages, then one that is finished or failed. Standard input is a pipe whose
+other end the parent holds: when it closes, the parent is gone, and the worker ends as well.
 """
 
 import os
@@ -13,31 +12,31 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-from prerank.study.engines.calls import LISTENER, answer
-from prerank.study.engines.tasks import TaskError
+from prerank.study.engines.tasks import Event, TaskError, remote_attempt
 
 __all__ = ["serve"]
 
 
 def serve(link: "Connection[Any, Any]") -> None:
     """Answer until the other end is closed."""
-    LISTENER.set(link.send)
     function = link.recv()
     while True:
         try:
-            argument = link.recv()
+            name, argument = link.recv()
         except EOFError:
             return
+        event = remote_attempt(function, name, argument, link.send)
         try:
-            link.send(answer(function, argument))
+            link.send(event)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            link.send((False, TaskError(f"what the task returned cannot be sent: {error}")))
+            reason = TaskError(f"what the task returned cannot be sent: {error}")
+            link.send(Event("failed", event.task, error=reason))
 
 
 def _leave_with_parent() -> None:
     while os.read(0, 1):
         pass
-    os._exit(1)  # files are whole or absent: nothing has to be taken back
+    os._exit(1)  # files are complete or absent: nothing has to be undone
 
 
 if __name__ == "__main__":

@@ -156,7 +156,9 @@ def test_nearly_singular_factors(small, where):
 
 
 @pytest.mark.parametrize("where", FACTORS)
-@pytest.mark.parametrize(("dtype", "small"), [*zip(2 * DTYPES, SMALL, strict=True), (DTYPES[0], 1e-12)])
+@pytest.mark.parametrize(
+    ("dtype", "small"), [*zip(2 * DTYPES, SMALL, strict=True), (DTYPES[0], 1e-12)]
+)
 def test_training_through_nearly_singular_factors(dtype, small, where):
     factor = torch.tensor(FACTORS[where](small)).to(dtype).expand(ROWS, 2, 3, 3)
     parameters = [

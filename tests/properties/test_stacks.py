@@ -29,7 +29,6 @@ from truths import (
     PRERANKS,
     gaussian_mixture,
     independent_normal,
-    labels,
     multivariate_normal,
 )
 

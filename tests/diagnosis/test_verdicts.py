@@ -185,10 +185,10 @@ def test_one_wrong_target_is_not_lost_among_many():
 
 
 def test_targets_that_leave_a_band_by_chance_are_not_named():
-    headlines = [one_wrong_of_many(40, 1.0, seed).verdict().headline for seed in range(10)]
+    headlines = [one_wrong_of_many(20, 1.0, seed).verdict().headline for seed in range(6)]
     alone = "Strongly miscalibrated: observed values higher than predicted in y3."
-    # Each of ten names another target with a probability of .05: four do so in one of 1,000 tests.
-    assert sum(headline == alone for headline in headlines) >= 7
+    # Each of six names another target with a probability of .05: three do so in one of 500 tests.
+    assert sum(headline == alone for headline in headlines) >= 4
 
 
 @pytest.mark.slow

@@ -307,10 +307,11 @@ def test_datasets_that_are_not_there_are_refused_before_anything_is_written(tmp_
     assert not out.exists()
 
 
-def test_the_next_command_can_be_copied(tmp_path, monkeypatch):
+def test_the_next_command_can_be_copied(whole, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text(PLAN.to_toml())
     for out, next_one in (("a b", "'a b'"), ("-dash", "./-dash")):
+        shutil.copytree(whole[1] / "study", tmp_path / out)  # nothing is left to do
         done = study("run", "plan.toml", f"--out={out}", "--device", "cpu", "--quiet")
         assert done.stdout.rstrip().endswith(f"Next: prerank study report {next_one}")
 

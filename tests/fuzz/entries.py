@@ -19,12 +19,12 @@ from safetensors import SafetensorError, safe_open
 
 import prerank
 from prerank.datasets import AR1Regression, Table, import_table, load_table, save_table
-from prerank.datasets.dataset_tables import table_shape
 from prerank.errors import InputError
 from prerank.estimators import load_model
 from prerank.estimators.base import JointRegressor
 from prerank.files import read_forecasts
-from prerank.files.tensors import digest
+from prerank.files.dataset_tables import table_shape
+from prerank.files.values import digest
 from prerank.models import MixtureNetwork
 from prerank.study import NONE, Plan, Store, Unit
 from prerank.study import tables as study_tables

@@ -21,7 +21,7 @@ from prerank.cli.messages import (
 )
 from prerank.errors import InputError
 from prerank.files import new_folder
-from prerank.files.user_tables import Frame, read_frame
+from prerank.files.user_tables import TrainingTable, read_training_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +90,7 @@ def fit(
 
         check = partial(check_model_folder, replace=force)
         check(out)
-        frame = read_frame(
+        frame = read_training_table(
             data,
             named_by(targets, "--targets") or (),
             inputs=named_by(inputs, "--inputs"),
@@ -133,7 +133,7 @@ def fit(
             _tell(model, found, score, len(kept), out, out / REPORT)
 
 
-def _both(frame: Frame) -> "tuple[pd.DataFrame, pd.DataFrame]":
+def _both(frame: TrainingTable) -> "tuple[pd.DataFrame, pd.DataFrame]":
     return frame.inputs, frame.targets
 
 
@@ -156,7 +156,7 @@ def _tell(
     typer.echo("\n".join(lines))
 
 
-def _parts(frame: Frame, held_out: float, seed: int) -> tuple[list[int], list[int]]:
+def _parts(frame: TrainingTable, held_out: float, seed: int) -> tuple[list[int], list[int]]:
     """Numbers of the rows to train on, and of those to judge by."""
     from sklearn.model_selection import train_test_split
 

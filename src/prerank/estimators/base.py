@@ -17,8 +17,8 @@ from torch import Tensor
 from prerank.diagnosis import Diagnosis, diagnose
 from prerank.distributions import GaussianMixture, affine
 from prerank.errors import InputError
-from prerank.estimators.encoding import check_table, in_order, text_encoder
 from prerank.estimators.fitting import fit_network, random_splits
+from prerank.files.encoding import check_table, in_order, text_encoder
 from prerank.inputs import as_device, as_tensor, column_labels, column_names, refuse_dataset
 from prerank.models import FlowLaw, FlowNetwork, MixtureNetwork
 from prerank.preranks import PreRankLike

@@ -15,7 +15,6 @@ import torch
 
 from prerank.errors import InputError
 from prerank.estimators.base import JointRegressor
-from prerank.estimators.encoding import TableEncoder
 from prerank.estimators.flow_regressor import FlowRegressor
 from prerank.estimators.mixture_regressor import MixtureRegressor
 from prerank.files import (
@@ -28,6 +27,7 @@ from prerank.files import (
     write_tensors,
     writing,
 )
+from prerank.files.encoding import TableEncoder
 from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.training.data import Scaler
 from prerank.training.selection import Judgement, Selection

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from prerank.datasets import SYNTHETIC, open_dataset, published_split
-from prerank.datasets.dataset_tables import content_hash, data_folder, find_table
+from prerank.datasets.collection import data_folder, find_table
 from prerank.errors import InputError, NotApplicableError
+from prerank.files.dataset_tables import content_hash
 from prerank.models import MixtureNetwork
 from prerank.preranks import PAPER, Dependency, PreRank, parse
 from prerank.study.plans import NONE, Plan

@@ -1,5 +1,6 @@
 """Files and folders that are whole or absent: refused before the work, written in one step."""
 
+from prerank.files.checkpoint_files import CheckpointFile
 from prerank.files.disk import (
     FileLock,
     check_file,
@@ -22,6 +23,7 @@ from prerank.files.values import (
 )
 
 __all__ = [
+    "CheckpointFile",
     "FileLock",
     "Forecasts",
     "check_file",

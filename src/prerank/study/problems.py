@@ -106,6 +106,4 @@ class Problem:
 
     def part(self, name: str, runs: list[Run]) -> tuple[Tensor, Tensor]:
         """Inputs and targets of one part, for each run: `(M, n, L)` and `(M, n, D)`."""
-        split = torch.tensor([run.split for run in runs], device=self.data.x.device).unsqueeze(1)
-        place = split, self.rows[name][split.squeeze(1)]
-        return self.data.x[place], self.data.y[place]
+        return self.data.select(runs, self.rows[name])

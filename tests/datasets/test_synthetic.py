@@ -10,7 +10,7 @@ from prerank import pce, pce_floor, pit
 from prerank.datasets import AR1Regression, OutlierRegression
 from prerank.errors import InputError, InputTypeError
 
-N = 20_000
+N = 8_000
 NORMAL = [AR1Regression(), AR1Regression(3, -0.5, 2.0), AR1Regression(1)]
 OUTLIERS = [
     OutlierRegression(),

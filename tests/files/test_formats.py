@@ -150,11 +150,15 @@ def observed_frame():
 # Without a key, these cannot be matched: their order, or that of their targets, is another one.
 NEED_KEYS = {name for name in SAMPLE_FILES if name.startswith("long")}
 NEED_KEYS |= {"wide reversed", "npz, keys", "npz, named"}
+# Every file of samples with observations that have names and keys, and with others; every file of
+# observations with samples of each kind.
+EVERY = ["long csv", "wide _", "npy", "npz, keys", "nc"]
 PAIRS = [
     (samples, observations)
     for samples in SAMPLE_FILES
     for observations in OBSERVATION_FILES
-    if not (observations.startswith("np") and samples in NEED_KEYS)
+    if (samples in EVERY or observations in ("parquet", "npz"))
+    and not (observations.startswith("np") and samples in NEED_KEYS)
 ]
 
 

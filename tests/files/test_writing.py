@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -18,6 +18,7 @@ SHAPES = st.tuples(st.integers(2, 5), st.integers(1, 6), st.integers(1, 3))
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(max_examples=30)
 @given(samples=SHAPES.flatmap(lambda shape: hnp.arrays(np.float64, shape, elements=FLOATS)))
 def test_round_trip(tmp_path_factory, suffix, samples):
     """Also where S = N, and where all samples are alike: names tell targets from keys."""

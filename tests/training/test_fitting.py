@@ -282,8 +282,10 @@ def test_progress_sees_both_parts():
 # --- settings of the second part -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("patience", "tripled"), [(1, 3), (5, 15), (15, 45)])
-@pytest.mark.parametrize(("least", "most"), [(1, 10), (9, 10), (10, 10), (11, 11), (300, 300)])
+@pytest.mark.parametrize(
+    ("patience", "tripled", "least", "most"),
+    [(1, 3, 1, 10), (5, 15, 9, 10), (15, 45, 10, 10), (1, 3, 11, 11), (5, 15, 300, 300)],
+)
 @pytest.mark.parametrize("fine_tune", [True, False])
 def test_tuning_has_more_patience_and_ten_steps(patience, tripled, least, most, fine_tune):
     given = {
@@ -312,8 +314,10 @@ class Watched:
 
 
 # An epoch of the first part has the 5 steps of a pass, or as many as are asked for.
-@pytest.mark.parametrize(("least", "first", "second"), [(1, 5, 10), (7, 7, 10), (12, 12, 12)])
-@pytest.mark.parametrize("stackable", [True, False])
+@pytest.mark.parametrize(
+    ("least", "first", "second", "stackable"),
+    [(1, 5, 10, True), (7, 7, 10, False), (7, 7, 10, True), (12, 12, 12, True)],
+)
 def test_epochs_of_the_second_part_have_ten_steps(least, first, second, stackable):
     seen = []
     chosen = settings(max_epochs=2, patience=2, min_steps=least)

@@ -1,10 +1,7 @@
 """The command line, as a user runs it."""
 
 import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,32 +10,11 @@ from torch.distributions import MultivariateNormal
 from typer.testing import CliRunner
 
 import prerank
-from cli.commands import call, refused, small_files
+from cli.commands import call, refused, run, small_files
 from prerank.cli import app
 from prerank.cli.demo import _verdict, _write_figure
 from prerank.report import ReliabilityGrid
 from prerank.training import Trial, choose_strength
-
-SOURCE = Path(prerank.__file__).parents[1]
-
-
-def run(*arguments, cwd):
-    environment = os.environ | {
-        "PYTHONPATH": str(SOURCE),
-        "COLUMNS": "120",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONIOENCODING": "utf-8",
-        "NO_COLOR": "1",
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "prerank", *arguments],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
 
 
 def tables(output):

@@ -108,11 +108,12 @@ def test_run_again_it_does_nothing(whole):
 def test_time_that_is_up_gives_exit_code_3_and_the_study_goes_on(whole, tmp_path):
     _, folder = whole
     plan = write(tmp_path / "plan.toml", PLAN)
-    done = process("run", plan, "--out", "study", "--time-limit", "0.02", cwd=tmp_path)
-    assert done.returncode == 3, done.stderr
+    out = ("--out", tmp_path / "study", "--device", "cpu")
+    done = study("run", plan, *out, "--time-limit", "0.02")
+    assert done.exit_code == 3, done.stderr
     assert done.stderr == ""
     assert re.search(r"(1 unit is|2 units are) left, [01] done by this call", done.stdout)
-    later = study("run", plan, "--out", tmp_path / "study", "--device", "cpu", "--quiet")
+    later = study("run", plan, *out, "--quiet")
     assert later.exit_code == 0
     one, two = (rows_of(Store(path / "study").results()) for path in (folder, tmp_path))
     pd.testing.assert_frame_equal(one, two, check_exact=True)
@@ -307,10 +308,11 @@ def test_datasets_that_are_not_there_are_refused_before_anything_is_written(tmp_
     assert not out.exists()
 
 
-def test_the_next_command_can_be_copied(tmp_path, monkeypatch):
+def test_the_next_command_can_be_copied(whole, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text(PLAN.to_toml())
     for out, next_one in (("a b", "'a b'"), ("-dash", "./-dash")):
+        shutil.copytree(whole[1] / "study", tmp_path / out)  # nothing is left to do
         done = study("run", "plan.toml", f"--out={out}", "--device", "cpu", "--quiet")
         assert done.stdout.rstrip().endswith(f"Next: prerank study report {next_one}")
 

@@ -29,15 +29,7 @@ from prerank.pits import project_pits
 from prerank.preranks import parse
 from prerank.recalibration import HDRRecalibrator, MarginalRecalibrator
 from prerank.recalibration.base import Recalibrator
-from prerank.training import (
-    Objective,
-    Run,
-    Settings,
-    TrainingData,
-    choose_strength,
-    train,
-    validation_trials,
-)
+from prerank.training import Run, Settings, TrainingData, train_calibrated
 
 DATASETS = ("households", "air", "births2", "scm20d", "scpf", "wq", "house")
 SEEDS = PUBLISHED_SEEDS[:3]
@@ -72,23 +64,16 @@ class Problem:
         if path.exists():
             return read_tensors(path)[0]
         begun = time.perf_counter()
-        runs = [Run(seed, m) for m, seed in enumerate(self.seeds)]
-        base = train(self.network, self.data, runs, settings=SETTINGS).theta
-        penalised = [Run(r.seed, r.split, strength) for strength in STRENGTHS for r in runs]
-        found = train(
+        training = train_calibrated(
             self.network,
             self.data,
-            penalised,
-            objective=Objective(CalibrationPenalty(PENALTY)),
+            [Run(seed, m) for m, seed in enumerate(self.seeds)],
+            penalty=CalibrationPenalty(PENALTY),
+            strength=STRENGTHS,
             settings=SETTINGS,
-            start=base.repeat(len(STRENGTHS), 1),
-        ).theta
-        trials = validation_trials(
-            self.network, self.data, runs + penalised, torch.cat([base, found]), parse(PENALTY)
         )
-        chosen = choose_strength(trials).strength or 0.0
-        by_strength = dict(zip(STRENGTHS, found.split(len(runs)), strict=True))
-        theta = {"none": base, "penalty": by_strength.get(chosen, base)}
+        trained, chosen = training.trained, training.strength
+        theta = {"none": trained[0.0].theta, "penalty": trained[chosen].theta}
         seconds = time.perf_counter() - begun
         print(f"{self.name}: trained in {seconds:.0f} s, strength {chosen:g}", flush=True)
         write_tensors(path, theta | {"strength": torch.tensor(chosen)}, {"dataset": self.name})

@@ -25,7 +25,7 @@ from prerank.files import read_json, write_json
 from prerank.models import FlowNetwork, MixtureNetwork, Network
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import parse
-from prerank.training import Objective, Run, Settings, TrainingData, evaluate, train
+from prerank.training import Run, Settings, TrainingData, evaluate, train, train_calibrated
 
 DATASETS = ("households", "births2", "house", "scpf")
 SEEDS = PUBLISHED_SEEDS[:3]
@@ -115,20 +115,24 @@ def judge(table: Table, predictor: Predictor, seed: int) -> list[dict[str, Any]]
     parameters = {"before": trained(network, data, seed)}
     seconds = {"before": time.monotonic() - begin}
     penalty = CalibrationPenalty(PENALTY, n_samples=predictor.n_samples)
-    tuned = {f"{s:g}": (Run(seed, 0, s), Objective(penalty)) for s in STRENGTHS}
-    if isinstance(network, EnsembleNetwork):  # the law of all members, by likelihood alone
-        tuned["0"] = Run(seed), Objective()
-    for name, (run, objective) in tuned.items():
+    for strength in STRENGTHS:
         begin = time.monotonic()
-        parameters[name] = train(
+        training = train_calibrated(
             network,
             data,
-            [run],
-            objective=objective,
-            settings=SETTINGS if objective.penalty else SETTINGS.tuning,
-            start=parameters["before"],
-        ).theta
-        seconds[name] = time.monotonic() - begin
+            [Run(seed)],
+            penalty=penalty,
+            strength=strength,
+            settings=SETTINGS,
+            base=parameters["before"],
+        )
+        parameters[f"{strength:g}"] = training.trained[strength].theta
+        seconds[f"{strength:g}"] = time.monotonic() - begin
+    if isinstance(network, EnsembleNetwork):  # all members together, by likelihood alone
+        begin = time.monotonic()
+        options: Any = {"settings": SETTINGS.tuning, "start": parameters["before"]}
+        parameters["0"] = train(network, data, [Run(seed)], **options).theta
+        seconds["0"] = time.monotonic() - begin
     records = []
     for name, theta in parameters.items():
         held_out = data.x[:, split.test], data.y[:, split.test]

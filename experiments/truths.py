@@ -2,7 +2,7 @@
 
     PYTHONPATH=src python experiments/truths.py --seeds 0 1 2 --out results.json
 
-For each pre-rank: samples a training set from a truth that exposes it, lets `search_strength`
+For each pre-rank: samples a training set from a truth that exposes it, lets `train_calibrated`
 choose on paired runs over three splits, and judges the chosen models and the unpenalised ones of
 the same splits on fresh rows with exact PITs. Prints the excess PCE before and after (means over
 the splits), the cut, the change of the energy score and the strength.
@@ -11,27 +11,15 @@ the splits), the cut, the change of the energy score and the strength.
 import argparse
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
-from torch import Tensor
 
 from prerank.datasets import OutlierRegression
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import parse
-from prerank.training import (
-    Objective,
-    Run,
-    Settings,
-    TrainingData,
-    Trial,
-    evaluate,
-    search_strength,
-    train,
-    validation_trials,
-)
+from prerank.training import Run, Settings, TrainingData, evaluate, train_calibrated
 
 TRUTHS = {
     # One row in twenty spreads five times as wide: likelihood widens the forecast for all rows.
@@ -100,20 +88,20 @@ def experiment(
     splits = [(order[rows // 5 :], order[: rows // 5]) for order in orders]
     data = TrainingData.build(x, y, splits, device=device)
     network = MixtureNetwork(x.shape[1], y.shape[1], n_components=1, hidden=(32, 32))
-    objective = Objective(CalibrationPenalty(terms, n_samples=N_SAMPLES))
-    trained: dict[float, Tensor] = {}
-
-    def run(strengths: Sequence[float]) -> list[Trial]:
-        runs = [Run(seed, split, strength) for strength in strengths for split in range(SPLITS)]
-        theta = train(network, data, runs, objective=objective, settings=SETTINGS).theta
-        trained.update(zip(strengths, theta.split(SPLITS), strict=True))
-        return validation_trials(network, data, runs, theta, terms)
-
-    strength = search_strength(run, "auto", budget=BUDGET).strength or 0.0
+    training = train_calibrated(
+        network,
+        data,
+        [Run(seed, split) for split in range(SPLITS)],
+        penalty=CalibrationPenalty(terms, n_samples=N_SAMPLES),
+        budget=BUDGET,
+        settings=SETTINGS,
+    )
+    strength = training.strength
     new_x = data.x_scaler(new_x, clip=True).to(data.x)  # by each split's own training rows
     new_y = data.y_scaler(new_y).to(data.y)
     base, chosen = (
-        evaluate(network, trained[level], new_x, new_y, terms) for level in (0.0, strength)
+        evaluate(network, training.trained[level].theta, new_x, new_y, terms)
+        for level in (0.0, strength)
     )
     return Outcome(
         prerank,

@@ -76,7 +76,7 @@ def test_list_without_any_table(data):
     assert done.exit_code == 0
     for record in DATASETS:
         assert f" {record.name} " in done.stdout
-    assert "to be brought" in done.stdout
+    assert "not downloadable" in done.stdout
     assert "Vekteur/multi-output-conformal-regression" in done.stdout
     assert not data.exists()
 
@@ -259,7 +259,8 @@ def test_import(tmp_path, data):
     path.write_text("\n".join([*lines, "1;mud;1;", ";mud;1;1"]))
     done = run("import", path, "--targets", 'flow,"bed, name"')
     assert done.exit_code == 1
-    assert done.stderr == f"Error: {path}: column 'bed, name' holds text, such as 'mud'\n"
+    reason = "column 'bed, name' holds text, such as 'mud' (22 of 22 rows, first in row 1)"
+    assert done.stderr == f"Error: {path}: {reason}\n"
     assert not data.exists()
     done = run("import", path, "--targets", "flow")
     assert done.exit_code == 0, done.stderr

@@ -25,7 +25,7 @@ from trainers import ApartTrainer
 SAMPLED = ("scale", "dependency", "hdr", "copula")
 """Pre-ranks whose PITs need draws."""
 
-SCRATCH = {"fine_tune": False, "shift": False}
+SCRATCH = {"fine_tune": False, "holdout_offset": False}
 """The penalty from the first step on, on training rows alone: as published, but exact."""
 
 
@@ -307,7 +307,7 @@ FORMS: dict[str, Form] = {
     "rate 3e-4": Form(_with(), settings={"lr": 3e-4}),
     "patience 15": Form(_with(), settings={"patience": 5}),
     "shifted, less shrunk": Form(_with(Stein)),
-    "not shifted": Form(_with(), settings={"shift": False}),
+    "not shifted": Form(_with(), settings={"holdout_offset": False}),
     "shifted, not shrunk": Form(_with(Whole)),
     "shifted by frequencies": Form(_with(Frequencies)),
     "from scratch": _scratch(_with()),

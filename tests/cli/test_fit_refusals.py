@@ -27,7 +27,7 @@ def repeated(rivers):
 TABLES = {
     "text in a target": (
         lambda r: with_value(r, "flow", 3, "low"),
-        "column 'flow' holds text, such as 'low' (1 of 100 rows, first in row 4): targets must be",
+        "column 'flow' holds text, such as 'low' (1 of 100 rows, first in row 4) for a target: ",
     ),
     "decimal commas": (
         lambda r: r.assign(flow=r.flow.astype(str).str.replace(".", ",")),
@@ -38,7 +38,7 @@ TABLES = {
     "infinite input": (lambda r: with_value(r, "depth", 2, np.inf), "'depth' is infinite"),
     "infinite target": (lambda r: with_value(r, "load", 2, -np.inf), "'load' is infinite"),
     "too large": (lambda r: r.assign(load=r.load * 1e200), "'load' is infinite or too large"),
-    "header alone": (lambda r: r[:0], "no row below"),
+    "header alone": (lambda r: r[:0], "has no rows"),
     "too few rows": (lambda r: r[:20], "20 rows are too few to train, select and judge: 30 at"),
     "dates": (
         lambda r: r.assign(day="2020-02-28"),
@@ -96,16 +96,19 @@ def test_a_folder_is_no_table(name, place):
 
 
 OPTIONS = {
-    "unknown target": (("--targets", "flwo"), "no column 'flwo' for the targets. Did you m"),
-    "unknown input": (("--inputs", "dpth"), "no column 'dpth' for the inputs. Did you mean 'dep"),
-    "unknown ignored": (("--ignore", "name"), "no column 'name' for the ignored columns. The col"),
+    "unknown target": (("--targets", "flwo"), "no column 'flwo' for the targets; did you m"),
+    "unknown input": (("--inputs", "dpth"), "no column 'dpth' for the inputs; did you mean dep"),
+    "unknown ignored": (("--ignore", "name"), "no column 'name' for the ignored columns"),
     "target twice": (
         ("--targets", "flow,flow"),
         "targets name flow more than once: name each once",
     ),
-    "target as input": (("--inputs", "depth,flow"), "flow: a target cannot be an input"),
-    "target ignored": (("--ignore", "flow"), "flow: a target cannot be an input, or ignored"),
-    "input ignored": (("--inputs", "depth", "--ignore", "depth"), "depth: an input cannot be ign"),
+    "target as input": (
+        ("--inputs", "depth,flow"),
+        "flow: named for the targets and for",
+    ),
+    "target ignored": (("--ignore", "flow"), "flow: named for the targets and for the ign"),
+    "input ignored": (("--inputs", "depth", "--ignore", "depth"), "depth: named for the ignored "),
     "prerank": (("--preranks", "hdrr"), "unknown prerank 'hdrr'. Did you mean 'hdr'?"),
     "prerank of more targets": (
         ("--preranks", "dependency", "--strength", "1"),

@@ -169,15 +169,15 @@ def test_text_stays_text_whatever_it_looks_like(rivers, write):
 TABLES = {
     "columns missing": (
         lambda r: r[["bed", "flow"]],
-        "no column 'depth', 'wet' for the inputs. The columns are bed, flow",
+        "no column 'depth', 'wet' for the inputs; there are bed, flow",
     ),
     "a column by another name": (
         lambda r: r.rename(columns={"depth": "dpeth"}),
-        "no column 'depth' for the inputs. Did you mean 'dpeth'?",
+        "no column 'depth' for the inputs; did you mean dpeth?",
     ),
     "text for numbers": (
         lambda r: r.assign(depth="deep"),
-        "column 'depth' holds text, such as 'deep' (100 of 100 rows, first in row 1): inputs must",
+        "column 'depth' holds text, such as 'deep' (100 of 100 rows, first in row 1) for an ",
     ),
     "text for truth": (lambda r: r.assign(wet="yes"), "column 'wet' holds text, such as 'yes'"),
     "dates": (lambda r: r.assign(depth="2020-01-01"), "column 'depth' holds dates or times"),
@@ -187,7 +187,7 @@ TABLES = {
     ),
     "all missing": (lambda r: r.assign(bed=None), "missing values in 'bed' (100, first in row 1)"),
     "infinite": (lambda r: r.assign(depth=np.inf), "column 'depth' is infinite"),
-    "header alone": (lambda r: r[:0], "no row below"),
+    "header alone": (lambda r: r[:0], "has no rows"),
 }
 
 

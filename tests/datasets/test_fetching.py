@@ -22,9 +22,9 @@ from prerank.datasets import (
     load_table,
     save_table,
 )
-from prerank.datasets.dataset_tables import content_hash
-from prerank.datasets.local_tables import misfit
+from prerank.datasets.collection import local_mismatch
 from prerank.errors import InputError, InputTypeError, PrerankError
+from prerank.files.dataset_tables import content_hash
 from servers import serve, start
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -103,7 +103,7 @@ def test_a_file_cut_short_is_downloaded_again(tmp_path, good, size):
     path = fetch(RECORD, tmp_path, origin=good.url)
     whole = path.read_bytes()
     path.write_bytes(whole[:size])
-    assert misfit(RECORD, tmp_path).startswith(f"cannot read {path}: ")
+    assert local_mismatch(RECORD, tmp_path).startswith(f"cannot read {path}: ")
     assert fetch(RECORD, tmp_path, origin=good.url) == path
     assert path.read_bytes() == whole
     assert good.requests == ["/rivers.csv"] * 2
@@ -119,9 +119,9 @@ def test_a_file_cut_short_is_downloaded_again(tmp_path, good, size):
 )
 def test_a_table_of_another_shape_is_downloaded_again(tmp_path, good, shape, words):
     path = mine(tmp_path, *shape)
-    assert misfit(RECORD, tmp_path) == f"{path} has {words}"
+    assert local_mismatch(RECORD, tmp_path) == f"{path} has {words}"
     fetch(RECORD, tmp_path, origin=good.url)
-    assert misfit(RECORD, tmp_path) == ""
+    assert local_mismatch(RECORD, tmp_path) == ""
     assert load_table("rivers", tmp_path).targets == ("flow",)
 
 
@@ -146,7 +146,11 @@ def test_what_was_brought_may_have_other_rows(tmp_path):
 def test_the_tables_of_the_study_fit_their_records():
     if not DATA.is_dir():
         pytest.skip(f"{DATA} is not here")
-    assert {record.name: misfit(record, DATA) for record in DATASETS if misfit(record, DATA)} == {}
+    assert {
+        record.name: local_mismatch(record, DATA)
+        for record in DATASETS
+        if local_mismatch(record, DATA)
+    } == {}
 
 
 def test_a_mirror_may_lie_deeper_or_on_disk(tmp_path, good):

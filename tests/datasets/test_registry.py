@@ -18,10 +18,15 @@ from prerank.datasets import (
     load_table,
     save_table,
 )
-from prerank.datasets.dataset_tables import content_hash, table_shape
-from prerank.datasets.local_tables import departure, has_right_numbers, local_copies, local_copy
+from prerank.datasets.collection import (
+    is_registered_content,
+    local_table,
+    local_tables,
+    table_mismatch,
+)
 from prerank.datasets.registry import canonical_name
 from prerank.errors import InputError
+from prerank.files.dataset_tables import content_hash, table_shape
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 MANIFEST = DATA / "MANIFEST.json"
@@ -103,12 +108,12 @@ def test_names_of_the_paper():
 @here
 @pytest.mark.parametrize("record", DATASETS, ids=lambda record: record.name)
 def test_numbers_of_the_tables(record):
-    copy = local_copy(record.name, DATA)
+    copy = local_table(record.name, DATA)
     if copy is None:
         assert not record.content
         return
     assert copy.shape[1:] == (record.n_inputs, record.n_targets)
-    assert has_right_numbers(record, DATA)
+    assert is_registered_content(record, DATA)
     assert load_table(record.name, DATA).targets == record.targets
 
 
@@ -143,35 +148,37 @@ def test_records_that_do_not_fit_together(changes, words):
 
 
 def test_copies(tmp_path, table):
-    assert local_copies(tmp_path / "none") == {}
+    assert local_tables(tmp_path / "none") == {}
     for name in ("mine", "wq", "air"):
         save_table(replace(table, name=name), tmp_path)
     (tmp_path / "bio.parquet").write_bytes(b"broken")
     (tmp_path / "lost.parquet").write_bytes((tmp_path / "mine.parquet").read_bytes()[:-9])
     for name in ("other", "wage"):
         parquet.write_table(pa.table({"a": [1.0]}), tmp_path / f"{name}.parquet")  # not ours
-    copies = local_copies(tmp_path)
+    copies = local_tables(tmp_path)
     assert list(copies) == ["air", "wage", "wq", "bio", "lost", "mine"]
     assert {name for name, copy in copies.items() if copy.problem} == {"wage", "bio", "lost"}
     assert {name for name, copy in copies.items() if copy.foreign} == {"wage"}
     assert copies["mine"].shape == (12, 2, 1) == table_shape(copies["mine"].path)
     assert copies["bio"].shape is None
     assert "bio.parquet" in copies["bio"].problem
-    assert has_right_numbers(find_dataset("air"), tmp_path) is False
-    assert has_right_numbers(find_dataset("bio"), tmp_path) is None
-    assert has_right_numbers(find_dataset("scm1d"), tmp_path) is None
+    assert is_registered_content(find_dataset("air"), tmp_path) is False
+    assert is_registered_content(find_dataset("bio"), tmp_path) is None
+    assert is_registered_content(find_dataset("scm1d"), tmp_path) is None
     right = replace(RECORD, name="mine", content=content_hash(table))
-    assert has_right_numbers(right, tmp_path) is True
+    assert is_registered_content(right, tmp_path) is True
 
 
 def test_departures_from_a_record(table):
     """Known numbers decide; without them the counts do, also of rows."""
     same = replace(RECORD, n_rows=12, n_inputs=2)
-    assert departure(same, table) == ""
-    assert departure(replace(same, n_inputs=None), table) == ""
-    assert departure(replace(RECORD, content=content_hash(table)), table) == ""  # another sample
-    assert departure(RECORD, table) == "12 instead of 20 rows and 2 instead of 3 inputs"
-    assert departure(replace(same, content="0" * 64), table) == "other numbers"
+    assert table_mismatch(same, table) == ""
+    assert table_mismatch(replace(same, n_inputs=None), table) == ""
+    assert (
+        table_mismatch(replace(RECORD, content=content_hash(table)), table) == ""
+    )  # another sample
+    assert table_mismatch(RECORD, table) == "12 instead of 20 rows and 2 instead of 3 inputs"
+    assert table_mismatch(replace(same, content="0" * 64), table) == "other numbers"
 
 
 def test_the_hash_sees_numbers_alone(tmp_path, table):

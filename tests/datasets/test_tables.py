@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from prerank.datasets import load_table
-from prerank.datasets.dataset_tables import Table, data_folder, save_table, table_shape
+from prerank.datasets import Table, data_folder, load_table, save_table
 from prerank.errors import InputError
+from prerank.files.dataset_tables import table_shape
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 

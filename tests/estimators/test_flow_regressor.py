@@ -18,7 +18,7 @@ from prerank import FlowRegressor, MixtureRegressor, energy_score, load_model
 from prerank.datasets import AR1Regression
 from prerank.errors import InputError, PrerankError
 from prerank.estimators.model_page import fit_page
-from prerank.models import FlowLaw
+from prerank.models import FlowDistribution
 
 ROWS, DIM = 120, 3
 X, Y = (part.numpy() for part in AR1Regression(dim=DIM).sample(ROWS, generator=0))
@@ -71,7 +71,7 @@ def test_unfitted():
 
 
 def test_shapes(model):
-    assert isinstance(model.predict_dist(X[:5]), FlowLaw)
+    assert isinstance(model.predict_dist(X[:5]), FlowDistribution)
     assert model.predict(X[:5]).shape == (5, DIM)
     assert model.predict_quantiles(X[:5]).shape == (3, 5, DIM)
     assert model.sample(X[:5], 7).shape == (7, 5, DIM)
@@ -124,7 +124,7 @@ def test_samples_have_seeds(model):
 def test_original_units(model):
     loc, scale = model.y_scaler_.loc[0], model.y_scaler_.scale[0]
     inputs = model.x_scaler_(torch.from_numpy(X), clip=True)
-    inner = model.network_.law(model.theta_[0].double(), inputs)
+    inner = model.network_.distribution(model.theta_[0].double(), inputs)
     y = torch.from_numpy(Y)
     expected = inner.log_prob((y - loc) / scale) - scale.log().sum()
     torch.testing.assert_close(model.predict_dist(X).log_prob(y), expected)

@@ -263,7 +263,7 @@ def parts(monkeypatch):
         calls.append({**options, "runs": runs, "penalty": objective.penalty, "result": result})
         return result
 
-    monkeypatch.setattr("prerank.estimators.fitting.train", noted)
+    monkeypatch.setattr("prerank.training.calibrated.train", noted)
     return calls
 
 
@@ -285,7 +285,7 @@ def test_the_penalty_comes_after_the_score_alone(parts):
         chosen = part["settings"]
         assert (chosen.max_epochs, chosen.patience, chosen.lr) == (4, 2, 0.01)
         assert chosen.fine_tune
-        assert chosen.shift
+        assert chosen.holdout_offset
     # The limit is that of each part.
     assert first["result"].epochs.tolist() == second["result"].epochs.tolist() == [4]
     # A strength of 0 is the first part alone.

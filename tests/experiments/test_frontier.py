@@ -61,7 +61,7 @@ def test_a_run_does_not_depend_on_the_others(name):
         alone = _trained(form, "marginal", network, data, [run], **options)
         assert together.epochs[m] == alone.epochs[0]
         torch.testing.assert_close(together.theta[m], alone.theta[0], rtol=1e-9, atol=1e-9)
-    unshifted = replace(form, settings={**form.settings, "shift": False})
+    unshifted = replace(form, settings={**form.settings, "holdout_offset": False})
     other = _trained(unshifted, "marginal", network, data, runs, **options)
     assert not torch.allclose(other.theta, together.theta, atol=1e-3)
 

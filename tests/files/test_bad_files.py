@@ -252,7 +252,7 @@ BAD_OBSERVATIONS = {
     "text": (
         "y.csv",
         changed(TRUTH, ("3.5", "wet")),
-        "column 'u' holds text, such as 'wet' for a target: only numbers",
+        "column 'u' holds text, such as 'wet' .* for a target: only numbers",
     ),
     "missing": (
         "y.csv",

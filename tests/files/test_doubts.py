@@ -66,3 +66,17 @@ def test_arrays_against_a_table_say_how_they_were_matched(tmp_path):
     told = " ".join(found.remarks)
     assert "targets were taken to be wind, rain, in this order" in told
     assert "matched by their order" in told
+
+
+@pytest.mark.parametrize(
+    ("key", "remarks"),
+    [("row", []), ("day", ["no column is in both files: forecasts and observations were matched"])],
+)
+def test_arrays_with_a_key_say_once_how_they_were_matched(tmp_path, key, remarks):
+    """Numbers of rows are not the order, and need no remark."""
+    samples, stored = np.arange(12.0).reshape(3, 2, 2), {f"key_{key}": np.array([1, 0])}
+    np.savez(tmp_path / "samples.npz", samples=samples, targets=np.array(["u", "v"]), **stored)
+    (tmp_path / "observed.csv").write_text("site,u,v\na,1,2\nb,3,4\n")
+    found = read_forecasts(tmp_path / "samples.npz", tmp_path / "observed.csv")
+    assert [remark[:66] for remark in found.remarks] == [remark[:66] for remark in remarks]
+    assert (found.samples == (samples[:, ::-1] if key == "row" else samples)).all()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from safetensors.torch import save_file
 from prerank.errors import InputError
 from prerank.files import (
     FileLock,
+    disk,
     read_json,
     read_tensors,
     write_atomically,
@@ -130,6 +132,22 @@ def test_files_have_the_permissions_of_others_and_the_umask_is_left_alone(tmp_pa
     monkeypatch.setattr(os, "umask", None)  # files that other threads make would have its mode
     target = write_tensors(tmp_path / "file", {"a": torch.ones(2)}, {})
     assert target.stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_importing_does_not_touch_the_umask(monkeypatch):
+    monkeypatch.setattr(os, "umask", None)
+    runpy.run_path(str(Path(disk.__file__)))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_the_umask_of_the_moment_counts(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        target = write_json(tmp_path / "file.json", 1)
+    finally:
+        os.umask(before)
+    assert target.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
 # --- round trips -----------------------------------------------------------------------------

@@ -19,12 +19,12 @@ from safetensors import SafetensorError, safe_open
 
 import prerank
 from prerank.datasets import AR1Regression, Table, import_table, load_table, save_table
-from prerank.datasets.dataset_tables import table_shape
 from prerank.errors import InputError
 from prerank.estimators import load_model
 from prerank.estimators.base import JointRegressor
-from prerank.files import read_forecasts
-from prerank.files.tensors import digest
+from prerank.files import CheckpointFile, read_forecasts
+from prerank.files.dataset_tables import table_shape
+from prerank.files.values import digest
 from prerank.models import MixtureNetwork
 from prerank.study import NONE, Plan, Store, Unit
 from prerank.study import tables as study_tables
@@ -288,7 +288,7 @@ def studies() -> Corpus:
         store.write(Unit(dataset, variant), rows.assign(variant=variant), {"seconds": "1.0"})
         store.skip(Unit(dataset, plan.variants[2]), "it needs more targets")
         store.write_base(dataset, torch.ones(2, 3))
-        begun.save(Path(folder, "checkpoint"))
+        begun.save(CheckpointFile(Path(folder, "checkpoint")))
         return {path.name: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
@@ -302,7 +302,7 @@ def use_study(folder: Path, name: str) -> None:
     """Go on from the checkpoint, or find what is broken: all the rest can be read."""
     if name == "checkpoint":
         begun = trainer()
-        Checkpoint(folder / name).resume(begun)
+        Checkpoint(CheckpointFile(folder / name)).resume(begun)
         if not (folder / name).exists():
             raise InputError("refused, and begun anew")
         begun.step()

@@ -20,7 +20,7 @@ from prerank.datasets import import_table, load_table
 from prerank.errors import InputError
 from prerank.estimators import load_model
 from prerank.files import check_size, read_forecasts, read_json, read_tensors
-from prerank.files.user_tables import read_frame
+from prerank.files.user_tables import read_training_table
 from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.study import Plan, Store
 
@@ -143,7 +143,7 @@ def test_what_pandas_noted_in_a_file_is_not_read(tmp_path):
     rows = np.arange(20.0)
     table = pa.table({"x0": rows, "y0": rows}).replace_schema_metadata({b"pandas": b"{\xe4"})
     pq.write_table(table, tmp_path / "a.parquet")
-    assert list(read_frame(tmp_path / "a.parquet", ["y0"]).inputs) == ["x0"]
+    assert list(read_training_table(tmp_path / "a.parquet", ["y0"]).inputs) == ["x0"]
 
 
 def safetensors(header, body=b""):

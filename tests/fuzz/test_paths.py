@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 
 from fuzz.entries import array_bytes, frame, models, seal_model
-from prerank.datasets import import_table, load_table
-from prerank.datasets.dataset_tables import Table, save_table
-from prerank.datasets.local_tables import local_copies, local_copy
+from prerank.datasets import Table, import_table, load_table, save_table
+from prerank.datasets.collection import local_table, local_tables
 from prerank.errors import InputError
 from prerank.estimators import load_model
 from prerank.files import FileLock, read_forecasts, write_atomically
@@ -62,7 +61,7 @@ def use_table(name, folder):
 
 
 def look_at_table(name, folder):
-    local_copy(name, folder)
+    local_table(name, folder)
 
 
 def import_as(name, folder):
@@ -93,7 +92,7 @@ def test_names_of_datasets(use, name, inside):
 
 def test_files_with_names_that_no_dataset_has_are_passed_over(inside):
     (inside.parent / "x.parquet").rename(inside / "my table.parquet")
-    assert local_copies(inside) == {}
+    assert local_tables(inside) == {}
 
 
 @pytest.mark.parametrize("stem", ["..", "a..b", "a\nb", "with space", ".hidden"])

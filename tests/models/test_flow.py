@@ -12,7 +12,7 @@ from prerank import energy_score, nll
 from prerank.datasets import published_split
 from prerank.distributions import affine
 from prerank.errors import InputError, InputTypeError
-from prerank.models import FlowLaw, FlowNetwork
+from prerank.models import FlowDistribution, FlowNetwork
 from prerank.models import flow_distribution as laws_module
 from prerank.training import Run, Settings, TrainingData, train
 
@@ -37,13 +37,13 @@ def drawn(name, rows=6, spread=2.0):
 @by_network
 def test_the_map_is_inverted_and_its_jacobian_is_the_density(name):
     network, theta, x = drawn(name)
-    law = network.law(theta, x)
+    law = network.distribution(theta, x)
     y = 3 * torch.randn(4, len(x), network.n_targets, dtype=F64)
     torch.testing.assert_close(law.transform.inv(law.transform(y)), y, rtol=1e-9, atol=1e-9)
     found = law.log_prob(y)
     assert found.shape == (4, len(x))
     for row in range(len(x)):
-        one = network.law(theta, x[row : row + 1])
+        one = network.distribution(theta, x[row : row + 1])
         jacobian = torch.func.jacrev(lambda v, one=one: one.transform(v[None])[0])(y[0, row])
         assert bool((jacobian.diagonal() > 0).all())
         torch.testing.assert_close(jacobian, jacobian.tril())  # targets before alone
@@ -55,7 +55,7 @@ def test_the_map_is_inverted_and_its_jacobian_is_the_density(name):
 def test_a_density_has_mass_one():
     network, theta, x = drawn("one target", rows=1)
     grid = torch.linspace(-30, 30, 60_001, dtype=F64)
-    density = network.law(theta, x).log_prob(grid[:, None, None]).exp()
+    density = network.distribution(theta, x).log_prob(grid[:, None, None]).exp()
     # The trapezoidal rule on steps of .001: the density has corners at the knots alone.
     assert torch.trapezoid(density.squeeze(), grid).item() == pytest.approx(1, abs=1e-5)
 
@@ -83,7 +83,7 @@ def test_gradients_agree_with_finite_differences(name):
 
 def test_the_stack_and_the_law_are_one_distribution():
     network, theta, x = drawn("default")
-    dist, law = network(theta[None], x[None]), network.law(theta, x)
+    dist, law = network(theta[None], x[None]), network.distribution(theta, x)
     y = torch.randn(5, 1, len(x), 3, dtype=F64)
     torch.testing.assert_close(dist.log_prob(y)[:, 0], law.log_prob(y[:, 0]))
     assert dist.rsample((7,)).shape == (7, 1, len(x), 3)
@@ -93,7 +93,7 @@ def test_the_stack_and_the_law_are_one_distribution():
 def test_tails_have_a_learned_scale():
     """Beyond [-5, 5] in units of location and scale the map goes on as an affine one."""
     network, theta, x = drawn("default", rows=4)
-    law = network.law(theta, x)
+    law = network.distribution(theta, x)
     far = torch.tensor([1e4, 2e4, 3e4], dtype=F64)
     first = torch.stack([law.transform(torch.full((4, 3), v, dtype=F64))[:, 0] for v in far])
     slope = first.diff(dim=0) / 1e4
@@ -129,7 +129,7 @@ def test_a_flow_learns_a_law_that_is_no_gaussian():
     theta = train(network, data, [Run(0)], settings=settings).theta
     new_x, new_y, truth = skewed(2000, seed=1)
     standard = data.x_scaler(new_x)[0], data.y_scaler(new_y)[0]
-    found = nll(network.law(theta[0].double(), standard[0]), standard[1])
+    found = nll(network.distribution(theta[0].double(), standard[0]), standard[1])
     gap = found + data.y_scaler.scale.log().sum() - truth  # above the entropy of the truth
     # Over five seeds .067 to .099 with 1,200 rows to train on; one Gaussian has .67 to .73.
     assert gap.mean() < 0.2
@@ -150,7 +150,9 @@ def test_a_network_is_told_by_its_text_and_can_be_sent():
     theta = network.initial(0)
     copy = pickle.loads(pickle.dumps(network))
     y = torch.randn(5, 2)
-    assert torch.equal(copy.law(theta, x).log_prob(y), network.law(theta, x).log_prob(y))
+    assert torch.equal(
+        copy.distribution(theta, x).log_prob(y), network.distribution(theta, x).log_prob(y)
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,9 @@ def known(rows=4):
     scale = torch.tensor([0.2, 1.0], dtype=F64)
     divide = IndependentTransform(AffineTransform(torch.zeros(2, dtype=F64), scale), 1)
     loc, unit = torch.tensor([3.0, -1.0], dtype=F64), torch.tensor([2.0, 2.0], dtype=F64)
-    return FlowLaw(divide, rows, loc, unit), Normal(loc, torch.tensor([10.0, 2.0], dtype=F64))
+    return FlowDistribution(divide, rows, loc, unit), Normal(
+        loc, torch.tensor([10.0, 2.0], dtype=F64)
+    )
 
 
 def test_a_law_of_known_form():
@@ -234,7 +238,7 @@ def test_laws_in_other_units_are_laws():
     law, _ = known()
     loc, scale = torch.tensor([1.0, 2.0], dtype=F64), torch.tensor([0.1, 7.0], dtype=F64)
     moved = affine(law, loc, scale)
-    assert isinstance(moved, FlowLaw)
+    assert isinstance(moved, FlowDistribution)
     torch.testing.assert_close(moved.median, loc + scale * law.median)
     y = torch.randn(4, 2, dtype=F64)
     expected = law.log_prob(y) - scale.log().sum()
@@ -259,7 +263,7 @@ def test_laws_expand():
 
 def test_blocks_make_no_difference(monkeypatch):
     network, theta, x = drawn("default")
-    law, y = network.law(theta, x), torch.randn(9, 6, 3, dtype=F64)
+    law, y = network.distribution(theta, x), torch.randn(9, 6, 3, dtype=F64)
     whole = law.log_prob(y), law.sample((9,), generator=0), law.median
     monkeypatch.setattr(laws_module, "_BLOCK_ROWS", 14)
     parts = law.log_prob(y), law.sample((9,), generator=0), law.median

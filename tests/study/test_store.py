@@ -17,10 +17,10 @@ from pyarrow import parquet
 
 from prerank import files as storage
 from prerank.errors import InputError
+from prerank.files import CheckpointFile
 from prerank.preranks import parse
 from prerank.study import NONE, PRESETS, Plan, Store, Unit
 from prerank.study.work import _Clock
-from prerank.training import Checkpoint
 from study.tiny import contents, tiny
 
 FIRST, SECOND = Unit("ar1", "none"), Unit("ar1", "marginal")
@@ -128,7 +128,7 @@ def test_dropping_a_checkpoint_leaves_those_of_other_units(tmp_path):
         for part in ("all-0123456789ab", "penalised-ba9876543210"):
             store.checkpoint(unit).with_name(f"{unit.stem}.{part}").write_text("half")
     for number, unit in enumerate(units, start=1):
-        Checkpoint(store.checkpoint(unit)).drop()
+        CheckpointFile(store.checkpoint(unit)).discard()
         assert len(list((tmp_path / "checkpoints").iterdir())) == 2 * (len(units) - number)
 
 

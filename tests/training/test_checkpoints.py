@@ -7,7 +7,7 @@ import torch
 
 from prerank.datasets import AR1Regression, published_split
 from prerank.errors import InputError
-from prerank.files import read_tensors, write_tensors
+from prerank.files import CheckpointFile, read_tensors, write_tensors
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.training import (
@@ -61,18 +61,22 @@ WHOLE = trained(on_epoch=TOTAL.append)
 
 @pytest.mark.parametrize("epochs", range(0, len(TOTAL), 3))
 def test_a_killed_training_ends_as_if_it_had_not_been(tmp_path, epochs):
-    checkpoint = Checkpoint(tmp_path / "run", every=0.0)
+    checkpoint = Checkpoint(CheckpointFile(tmp_path / "run"), every=0.0)
     with pytest.raises(Killed):
         trained(checkpoint, killed_after(epochs))
     later = []
-    assert_same(trained(Checkpoint(tmp_path / "run", every=0.0), later.append), WHOLE)
+    assert_same(
+        trained(Checkpoint(CheckpointFile(tmp_path / "run"), every=0.0), later.append), WHOLE
+    )
     assert len(later) <= len(TOTAL) - epochs  # what was written is not trained again
 
 
 def test_it_can_be_killed_again_and_again(tmp_path):
     for _ in range(len(TOTAL) + 5):
         try:
-            found = trained(Checkpoint(tmp_path / "run", every=0.0), killed_after(1))
+            found = trained(
+                Checkpoint(CheckpointFile(tmp_path / "run"), every=0.0), killed_after(1)
+            )
             break
         except Killed:
             continue
@@ -81,7 +85,7 @@ def test_it_can_be_killed_again_and_again(tmp_path):
 
 def test_time_that_is_up_interrupts_in_good_order(tmp_path):
     for _ in range(len(TOTAL) + 5):
-        checkpoint = Checkpoint(tmp_path / "run", until=time.monotonic())
+        checkpoint = Checkpoint(CheckpointFile(tmp_path / "run"), until=time.monotonic())
         try:
             found = trained(checkpoint)
             break
@@ -92,12 +96,12 @@ def test_time_that_is_up_interrupts_in_good_order(tmp_path):
 
 def test_nothing_is_written_before_its_time(tmp_path):
     with pytest.raises(Killed):
-        trained(Checkpoint(tmp_path / "run", every=1e9), killed_after(1))
+        trained(Checkpoint(CheckpointFile(tmp_path / "run"), every=1e9), killed_after(1))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_files_of_other_runs_and_broken_ones_are_passed_over(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "run", every=0.0)
+    checkpoint = Checkpoint(CheckpointFile(tmp_path / "run"), every=0.0)
     trained(checkpoint, runs=RUNS[:2])
     assert_same(trained(checkpoint), WHOLE)
     for path in tmp_path.iterdir():
@@ -144,14 +148,14 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damaged_checkpoints_are_as_good_as_none(tmp_path, damage):
-    checkpoint = Checkpoint(tmp_path / "run", every=0.0)
+    checkpoint = Checkpoint(CheckpointFile(tmp_path / "run"), every=0.0)
     with pytest.raises(Killed):
         trained(checkpoint, killed_after(4))
     files = list(tmp_path.iterdir())
     for path in files:
         damage(path)
     with pytest.raises(Killed):  # unreadable ones are gone before others are written
-        trained(Checkpoint(tmp_path / "run", every=1e9), killed_after(0))
+        trained(Checkpoint(CheckpointFile(tmp_path / "run"), every=1e9), killed_after(0))
     assert len(list(tmp_path.iterdir())) < len(files)
     assert_same(trained(checkpoint), WHOLE)
 
@@ -160,19 +164,19 @@ def test_links_to_checkpoints_elsewhere_are_not_followed(tmp_path):
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     folder.mkdir()
     with pytest.raises(Killed):
-        trained(Checkpoint(folder / "run", every=0.0), killed_after(4))
+        trained(Checkpoint(CheckpointFile(folder / "run"), every=0.0), killed_after(4))
     folder.rename(elsewhere)
     folder.mkdir()
     for path in elsewhere.iterdir():
         (folder / path.name).symlink_to(path)
     seen = []
-    assert_same(trained(Checkpoint(folder / "run"), seen.append), WHOLE)
+    assert_same(trained(Checkpoint(CheckpointFile(folder / "run")), seen.append), WHOLE)
     assert len(seen) == len(TOTAL)
     assert not any(path.is_symlink() for path in folder.iterdir())
 
 
 def test_dropping_leaves_nothing(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "run", every=0.0)
+    checkpoint = Checkpoint(CheckpointFile(tmp_path / "run"), every=0.0)
     trained(checkpoint)
     (tmp_path / "running").write_text("another file")
     checkpoint.drop()
@@ -182,4 +186,4 @@ def test_dropping_leaves_nothing(tmp_path):
 def test_networks_that_cannot_be_stacked_have_none(tmp_path):
     network = ModuleNetwork(lambda: torch.nn.Linear(2, 2))
     with pytest.raises(InputError, match="one by one"):
-        train(network, DATA, RUNS[:1], checkpoint=Checkpoint(tmp_path / "run"))
+        train(network, DATA, RUNS[:1], checkpoint=Checkpoint(CheckpointFile(tmp_path / "run")))

@@ -11,7 +11,7 @@ from torch.distributions import Independent, Normal
 from prerank.datasets import AR1Regression
 from prerank.distributions import GaussianMixture
 from prerank.errors import InputError, ShapeError
-from prerank.files import read_tensors
+from prerank.files import CheckpointFile, read_tensors
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty, Tally
 from prerank.preranks import PAPER
@@ -464,8 +464,10 @@ def test_a_start_is_copied_and_detached(start, tmp_path):
         given.fill_(torch.nan)  # whatever becomes of it now
     early = trainer.result()
     assert torch.equal(early.theta, start)
-    trainer.save(tmp_path / "checkpoint")
-    second_part(start, objective=EXACT).load(tmp_path / "checkpoint")  # of this start
+    trainer.save(CheckpointFile(tmp_path / "checkpoint"))
+    second_part(start, objective=EXACT).load(
+        CheckpointFile(tmp_path / "checkpoint")
+    )  # of this start
     assert_same(finished(trainer), expected)
     again = train(
         NETWORK,
@@ -565,7 +567,7 @@ def test_the_order_of_runs_does_not_matter():
 
 
 def saved(trainer, path):
-    trainer.save(path)
+    trainer.save(CheckpointFile(path))
     return read_tensors(path)[0]
 
 
@@ -687,7 +689,7 @@ class Unmoved(CalibrationPenalty):
 @pytest.mark.parametrize("fine_tune", [True, False])
 def test_without_a_shift_a_run_trains_as_with_a_shift_of_zero(fine_tune):
     shifting = settings(fine_tune=fine_tune, max_epochs=8)
-    unshifted = dataclasses.replace(shifting, shift=False)
+    unshifted = dataclasses.replace(shifting, holdout_offset=False)
     unmoved = Objective(Unmoved("marginal+hdr", n_samples=10))
     without, zero, shifted = (
         train(NETWORK, APART, RUNS, objective=objective, settings=chosen)
@@ -714,7 +716,7 @@ def test_a_penalty_may_have_no_shift(start, tmp_path):
     objective = Objective(Unshifted("marginal+hdr", n_samples=10))
     chosen = settings(max_epochs=4)
     found = train(NETWORK, APART, RUNS, objective=objective, settings=chosen)
-    plain = dataclasses.replace(chosen, shift=False)
+    plain = dataclasses.replace(chosen, holdout_offset=False)
     assert_same(found, train(NETWORK, APART, RUNS, objective=NOISY, settings=plain))
     state = saved(steps(second_part(start, objective=objective), 3), tmp_path / "checkpoint")
     assert state["shift"].shape == state["counts"].shape == (len(RUNS), 0, 0)
@@ -812,7 +814,7 @@ def test_an_interrupted_second_part_goes_on_as_if_nothing_had_happened(tmp_path,
         before = steps(new(), place)
         written = saved(before, path)
         after = steps(new(), index % 3)  # whatever it did before is forgotten
-        after.load(path)
+        after.load(CheckpointFile(path))
         assert after.progress == before.progress
         again = saved(after, tmp_path / "again")
         assert written.keys() == again.keys()
@@ -839,7 +841,7 @@ def test_counts_of_an_epoch_are_part_of_a_checkpoint(tmp_path, start):
 
 def test_a_checkpoint_with_another_start_is_refused(tmp_path, start):
     path = tmp_path / "checkpoint"
-    steps(second_part(start), 3).save(path)
+    steps(second_part(start), 3).save(CheckpointFile(path))
     nearby = start.clone()
     nearby[2, 5] = torch.nextafter(nearby[2, 5], nearby.new_tensor(torch.inf))
     drawn = torch.stack([NETWORK.initial(run.seed) for run in RUNS])
@@ -847,24 +849,26 @@ def test_a_checkpoint_with_another_start_is_refused(tmp_path, start):
         trainer = second_part(other)
         before = trainer.result()
         with pytest.raises(InputError, match="checkpoint of other runs"):
-            trainer.load(path)
+            trainer.load(CheckpointFile(path))
         assert_same(trainer.result(), before)
-    second_part(start.clone()).load(path)
+    second_part(start.clone()).load(CheckpointFile(path))
     # The same parameters, but drawn: nothing was judged before the first step.
-    steps(second_part(None), 3).save(path)
+    steps(second_part(None), 3).save(CheckpointFile(path))
     with pytest.raises(InputError, match="checkpoint of other runs"):
-        second_part(drawn).load(path)
+        second_part(drawn).load(CheckpointFile(path))
 
 
 @pytest.mark.parametrize(
-    "options", [{"shift": False}, {"fine_tune": False}, {"patience": 1}, {"min_steps": 1}], ids=str
+    "options",
+    [{"holdout_offset": False}, {"fine_tune": False}, {"patience": 1}, {"min_steps": 1}],
+    ids=str,
 )
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path, start, options):
     path = tmp_path / "checkpoint"
-    steps(second_part(start), 3).save(path)
+    steps(second_part(start), 3).save(CheckpointFile(path))
     other = second_part(start, chosen=dataclasses.replace(TUNING, **options))
     with pytest.raises(InputError, match="checkpoint of other runs"):
-        other.load(path)
+        other.load(CheckpointFile(path))
 
 
 # --- other networks and penalties ------------------------------------------------------------
@@ -927,7 +931,7 @@ def test_any_loss_term_has_two_parts(tmp_path):
         spread.append(float(dist.variance.mean()))
     assert spread[0] > spread[1] > spread[2]
     # It counts nothing, and has no shift: whether there should be one does not matter.
-    same = train(NETWORK, DATA, runs, objective=objective, settings=settings(shift=False))
+    same = train(NETWORK, DATA, runs, objective=objective, settings=settings(holdout_offset=False))
     assert_same(same, found)
     state = saved(second_part(plain.theta, runs, objective), tmp_path / "checkpoint")
     assert state["shift"].numel() == state["counts"].numel() == 0
@@ -937,9 +941,9 @@ def test_a_loss_term_has_checkpoints_in_the_second_part(tmp_path, start):
     objective = Objective(variance)
     whole = finished(second_part(start, objective=objective))
     before = steps(second_part(start, objective=objective), TUNED + 2)
-    before.save(tmp_path / "checkpoint")
+    before.save(CheckpointFile(tmp_path / "checkpoint"))
     after = second_part(start, objective=objective)
-    after.load(tmp_path / "checkpoint")
+    after.load(CheckpointFile(tmp_path / "checkpoint"))
     assert_same(finished(after), whole)
 
 
@@ -961,7 +965,7 @@ def test_the_published_penalty_has_two_parts(spec, tmp_path):
     assert (found.objective < before.objective)[[0, 1, 3]].any()
     assert torch.equal(found.epochs, base.epochs + after.epochs)
     # No shift is measured, whether there should be one or not.
-    unshifted = dataclasses.replace(chosen, shift=False)
+    unshifted = dataclasses.replace(chosen, holdout_offset=False)
     assert_same(train(NETWORK, APART, runs, objective=objective, settings=unshifted), found)
     trainer = second_part(base.theta, runs, objective, chosen.tuning, APART)
     state = saved(steps(trainer, TUNED), tmp_path / "checkpoint")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from prerank.training.optimiser import Adam
+from prerank.training.state import Adam
 
 F64 = torch.float64
 RUNS, SIZE, STEPS = 4, 7, 50

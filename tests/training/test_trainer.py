@@ -11,6 +11,7 @@ from torch.distributions import Independent, Normal
 from prerank.datasets import AR1Regression, published_split
 from prerank.distributions.noise import RunNoise
 from prerank.errors import InputError, InputTypeError, ShapeError
+from prerank.files import CheckpointFile
 from prerank.models import MixtureNetwork, ModuleNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PAPER
@@ -163,9 +164,9 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, dtype):
     for index, place in enumerate([0, 7, *places]):  # 7: between two epochs
         path = tmp_path / f"{index}.safetensors"
         before = steps(new(), place)
-        before.save(path)
+        before.save(CheckpointFile(path))
         after = steps(new(), index)  # whatever it did before is forgotten
-        after.load(path)
+        after.load(CheckpointFile(path))
         assert after.progress == before.progress
         assert_same(after.result(), before.result())
         assert_same(finished(after), whole)
@@ -182,11 +183,11 @@ def test_many_interruptions(tmp_path, last_batch):
         for _ in range(pause):
             if not trainer.done:
                 trainer.step()
-        trainer.save(path)
+        trainer.save(CheckpointFile(path))
         if trainer.done:
             break
         trainer = Trainer(NETWORK, DATA, RUNS, objective=NOISY, settings=chosen)
-        trainer.load(path)
+        trainer.load(CheckpointFile(path))
     assert_same(trainer.result(), whole)
 
 
@@ -195,7 +196,7 @@ def test_a_saved_trainer_goes_on_unharmed(tmp_path):
     plain = Trainer(NETWORK, DATA, RUNS, objective=NOISY, settings=STOPPING)
     for _ in range(9):
         trainer.step()
-        trainer.save(tmp_path / "checkpoint")
+        trainer.save(CheckpointFile(tmp_path / "checkpoint"))
         plain.step()
     assert_same(trainer.result(), plain.result())
 
@@ -215,12 +216,12 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_checkpoint_of_other_runs_is_refused(tmp_path, name):
     path = tmp_path / "checkpoint"
-    steps(Trainer(NETWORK, DATA, RUNS, settings=STOPPING), 3).save(path)
+    steps(Trainer(NETWORK, DATA, RUNS, settings=STOPPING), 3).save(CheckpointFile(path))
     runs, network, chosen = OTHERS[name]
     other = Trainer(network, DATA, runs, settings=chosen)
     before = other.result()
     with pytest.raises(InputError, match="checkpoint of other runs"):
-        other.load(path)
+        other.load(CheckpointFile(path))
     assert_same(other.result(), before)
 
 
@@ -229,11 +230,11 @@ def test_a_broken_checkpoint_is_refused(tmp_path, how):
     path = tmp_path / "run.safetensors"
     trainer = steps(Trainer(NETWORK, DATA, RUNS, settings=STOPPING), 3)
     if how != "missing":
-        trainer.save(path)
+        trainer.save(CheckpointFile(path))
         content = {"empty": b"", "cut": path.read_bytes()[:-7], "text": b"hello, this is text"}
         path.write_bytes(content[how])
     with pytest.raises(InputError, match=r"run\.safetensors"):
-        trainer.load(path)
+        trainer.load(CheckpointFile(path))
 
 
 # --- stopping --------------------------------------------------------------------------------
@@ -600,10 +601,12 @@ def test_a_loss_term_must_not_mix_the_runs():
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     trainer = steps(Trainer(NETWORK, DATA, RUNS, settings=settings()), 3)
-    trainer.save(tmp_path / "checkpoint")
+    trainer.save(CheckpointFile(tmp_path / "checkpoint"))
     other = dataclasses.replace(DATA, y=DATA.y + 1)
     with pytest.raises(InputError, match="other runs, settings or data"):
-        Trainer(NETWORK, other, RUNS, settings=settings()).load(tmp_path / "checkpoint")
+        Trainer(NETWORK, other, RUNS, settings=settings()).load(
+            CheckpointFile(tmp_path / "checkpoint")
+        )
 
 
 def test_wild_targets_stay_finite():

@@ -10,6 +10,7 @@ from torch.distributions import Distribution
 from prerank.adapters.libraries import library, wrong_type
 from prerank.distributions import Ensemble
 from prerank.errors import InputError, InputTypeError, ShapeError
+from prerank.files.comparison import order_lines
 from prerank.inputs import as_tensor
 
 if TYPE_CHECKING:
@@ -198,19 +199,23 @@ def by_label(lines: Any, name: str, rows: Any) -> npt.NDArray[Any]:
         name: of the table, for errors.
         rows: an index of N labels, all of them among the further levels; others are left out.
     """
+    import pandas as pd
+
     lines = lines[lines.index.droplevel(0).isin(rows)]
-    if lines.index.has_duplicates:
+    known = rows.unique()
+    places = known.get_indexer(lines.index.droplevel(0))
+    numbers, samples = pd.factorize(lines.index.get_level_values(0), sort=True)
+    order, again = order_lines(places, numbers)
+    if again:
         raise InputError(f"{name} has an index with duplicates: each line needs its own")
-    sizes, n_samples = lines.index.droplevel(0).value_counts(), len(lines.index.unique(0))
-    sizes = sizes[sizes > 0]  # it counts categories that are not there
-    if sizes.min() < n_samples:
+    counts = np.bincount(places, minlength=len(known))
+    if counts.min() < len(samples):
         raise InputError(
-            f"{name} numbers {n_samples} different samples, but row {sizes.idxmin()} has only "
-            f"{sizes.min()} of them: all rows need samples of the same numbers"
+            f"{name} numbers {len(samples)} different samples, but row {known[counts.argmin()]} "
+            f"has only {counts.min()} of them: all rows need samples of the same numbers"
         )
-    wide = lines.unstack(0).reindex(rows)  # (N, columns * S)
-    values = wide.to_numpy().reshape(len(rows), len(lines.columns), n_samples)
-    return np.moveaxis(values, -1, 0)
+    values = lines.to_numpy()[order].reshape(len(known), len(samples), -1)
+    return np.moveaxis(values[known.get_indexer(rows)], 1, 0)
 
 
 def check_frame(value: object, name: str) -> None:

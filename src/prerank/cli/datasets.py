@@ -20,16 +20,18 @@ from prerank.cli.messages import (
     split_names,
 )
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
-from prerank.datasets.dataset_tables import MEND, data_folder, table_path, table_shape
-from prerank.datasets.local_tables import (
-    LocalCopy,
-    has_right_numbers,
-    local_copies,
-    local_copy,
-    misfit,
+from prerank.datasets.collection import (
+    LocalTable,
+    data_folder,
+    is_registered_content,
+    local_mismatch,
+    local_table,
+    local_tables,
+    table_path,
 )
 from prerank.datasets.registry import canonical_name
 from prerank.errors import InputError, PrerankError
+from prerank.files.dataset_tables import MEND, table_shape
 
 __all__ = ["datasets"]
 
@@ -41,11 +43,13 @@ datasets = typer.Typer(
 
 Folder = Annotated[
     Path | None,
-    typer.Option(file_okay=False, help="Folder of the tables; PRERANK_DATA or the cache if left."),
+    typer.Option(
+        file_okay=False, help="Folder of the tables (default: PRERANK_DATA, or the cache)."
+    ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(file_okay=False, help="Folder to write to; PRERANK_DATA or the cache if left."),
+    typer.Option(file_okay=False, help="Folder to write to (default: PRERANK_DATA, or the cache)."),
 ]
 
 _LABELS = {"n_rows": "rows in the paper", "n_inputs": "inputs L", "n_targets": "targets D"}
@@ -55,7 +59,7 @@ _LABELS = {"n_rows": "rows in the paper", "n_inputs": "inputs L", "n_targets": "
 def list_(folder: Folder = None, as_json: AsJson = False) -> None:
     """List the datasets: the paper's eighteen, and others that are in the folder."""
     place = data_folder() if folder is None else folder
-    copies = local_copies(place)
+    copies = local_tables(place)
     records = {record.name: record for record in DATASETS}
     rows = [_entry(name, records.get(name), copies.get(name)) for name in records | copies]
     if as_json:
@@ -68,21 +72,22 @@ def list_(folder: Folder = None, as_json: AsJson = False) -> None:
     table.add_column("fetchable")
     table.add_column("where", overflow="fold")
     for row in rows:
-        here = row["local"]
+        here, record = row["local"], records.get(row["name"])
+        source = record.origin.repository if record and record.origin else ""
         table.add_row(
             row["name"],
             _count(here["n_rows"], "damaged") if here else "",
             _count(row["n_inputs"]),
             _count(row["n_targets"]),
             {True: "yes", False: "no", None: "own"}[row["fetchable"]],
-            escape(here["path"] if here else _source(records[row["name"]])),
+            escape(here["path"] if here else source if row["fetchable"] else "not downloadable"),
         )
     Console().print(table)
 
 
 @datasets.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a dataset.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the dataset.")],
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -121,7 +126,7 @@ def fetch_(
     failed = False
     for record in chosen:
         path = table_path(record.name, out)
-        problem = misfit(record, out)
+        problem = local_mismatch(record, out)
         if path.is_file() and not problem and not force:
             typer.echo(f"{record.name} is already there: {path} (--force downloads it again)")
             continue
@@ -148,9 +153,9 @@ def import_(
         str, typer.Option(help="Names of the target columns, with commas between them.")
     ],
     inputs: Annotated[
-        str | None, typer.Option(help="Names of the input columns; all others if left.")
+        str | None, typer.Option(help="Names of the input columns (default: all others).")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Of the dataset; the file's if left.")] = None,
+    name: Annotated[str | None, typer.Option(help="Dataset name (default: the file name).")] = None,
     out: Out = None,
     header: Annotated[
         bool,
@@ -172,31 +177,30 @@ def import_(
         typer.echo(f"replaced the {done.name} that was there")
     shape = _shape(done.n_rows, len(done.inputs), len(done.targets))
     typer.echo(f"{done.name}: {shape} in {done.path}")
-    if done.departure:
+    if done.mismatch:
         typer.echo(
-            f"Note: this is not the paper's {done.name} ({done.departure}), so published values do "
+            f"Note: this is not the paper's {done.name} ({done.mismatch}), so published values do "
             "not compare with it. Choose another --name for data of your own.",
             err=True,
         )
 
 
-def _entry(name: str, record: Dataset | None, copy: LocalCopy | None) -> dict[str, Any]:
-    """One row of the list; what the registry does not know is a table of one's own."""
-    rows, inputs, targets = copy.shape if copy and copy.shape else (None, None, None)
+def _entry(name: str, record: Dataset | None, copy: LocalTable | None) -> dict[str, Any]:
+    """One row of the list; a name that is not in the registry is a table of the user's own."""
+    local = _place(copy)
+    known = local or dict.fromkeys(_LABELS)
     return {
         "name": name,
-        "n_rows": record.n_rows if record else rows,
-        "n_inputs": record.n_inputs if record else inputs,
-        "n_targets": record.n_targets if record else targets,
+        **{key: getattr(record, key) if record else known[key] for key in _LABELS},
         "fetchable": record.fetchable if record else None,
         "origin": record.origin.url if record and record.origin else None,
-        "local": _place(copy),
+        "local": local,
     }
 
 
 def _facts(name: str, folder: Path | None) -> dict[str, Any]:
-    """All of a record, and how the table here compares to it; or a table of one's own."""
-    copy = local_copy(name, folder)
+    """All of a record, and how the table here compares to it; or a table of the user's own."""
+    copy = local_table(name, folder)
     if copy and all(record.name != canonical_name(name) for record in DATASETS):
         table = load_table(name, folder)
         names = {"targets": table.targets, "inputs": table.inputs}
@@ -209,23 +213,17 @@ def _facts(name: str, folder: Path | None) -> dict[str, Any]:
         facts |= {key: value for key, value in asdict(record.origin).items() if value}
     if not record.fetchable:
         facts["import_with"] = _import_command(record)
-    local = _place(local_copy(record.name, folder))
+    local = _place(local_table(record.name, folder))
     if local:
-        local["right_numbers"] = has_right_numbers(record, folder)
+        local["right_numbers"] = is_registered_content(record, folder)
     return facts | {"local": local}
 
 
-def _place(copy: LocalCopy | None) -> dict[str, Any] | None:
+def _place(copy: LocalTable | None) -> dict[str, Any] | None:
     if copy is None:
         return None
-    n_rows, n_inputs, n_targets = copy.shape or (None, None, None)
-    return {
-        "path": str(copy.path),
-        "n_rows": n_rows,
-        "n_inputs": n_inputs,
-        "n_targets": n_targets,
-        "problem": copy.problem,
-    }
+    counts = dict(zip(_LABELS, copy.shape or (None, None, None), strict=True))
+    return {"path": str(copy.path), **counts, "problem": copy.problem}
 
 
 def _status(local: dict[str, Any] | None) -> str:
@@ -233,14 +231,9 @@ def _status(local: dict[str, Any] | None) -> str:
         return "no"
     if local["problem"]:
         return f"{local['problem']}; {MEND}"
-    shape = _shape(local["n_rows"], local["n_inputs"], local["n_targets"])
     right = local.get("right_numbers")
     judgement = "" if right is None else f", with {'the right' if right else 'OTHER'} numbers"
-    return f"{shape} in {local['path']}{judgement}"
-
-
-def _source(record: Dataset) -> str:
-    return record.origin.repository if record.origin and record.fetchable else "to be brought"
+    return f"{_shape(*(local[key] for key in _LABELS))} in {local['path']}{judgement}"
 
 
 def _import_command(record: Dataset) -> str:

@@ -1,9 +1,9 @@
 """`prerank demo`: the whole job on a small real dataset, before and after."""
 
-import io
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from prerank import defaults
+from prerank.cli.fit import MaxEpochs, Seed
 from prerank.cli.messages import one_line_errors
 from prerank.diagnosis import ALL, Diagnosis, Finding
 from prerank.files import check_file, write_atomically, writing
@@ -45,10 +47,8 @@ def demo(
     out: Annotated[
         Path, typer.Option(file_okay=False, writable=True, help="Folder for the figure.")
     ] = Path("prerank-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of split, training and draws.")] = 0,
-    max_epochs: Annotated[
-        int, typer.Option(min=1, help="Epochs of training at most: fewer are quicker and worse.")
-    ] = 1000,
+    seed: Seed = defaults.COMMAND_SEED,
+    max_epochs: MaxEpochs = defaults.MAX_EPOCHS,
 ) -> None:
     """Train a regressor without and with a calibration penalty, and compare.
 
@@ -206,11 +206,5 @@ def _write_figure(path: Path, before: Diagnosis, after: Diagnosis) -> Path:
     grid = ReliabilityGrid({"before": before.displays(), "after": after.displays()})
     figure = Figure(figsize=grid.size, layout="constrained")  # without a window
     grid.plot(figure)
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=120)
-
-    def write(file: Path) -> None:
-        file.write_bytes(image.getvalue())
-
     with writing(path):
-        return write_atomically(path, write)
+        return write_atomically(path, partial(figure.savefig, format="png", dpi=120))

@@ -5,34 +5,32 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from prerank import defaults
 from prerank.cli.diagnosis_output import as_record
-from prerank.cli.messages import (
-    AsJson,
-    Quiet,
-    named_by,
-    one_line_errors,
-    print_json,
-    working,
-)
+from prerank.cli.messages import AsJson, Quiet, named_by, one_line_errors, print_json, working
 from prerank.errors import InputError
 from prerank.files import new_folder
-from prerank.files.user_tables import Frame, read_frame
+from prerank.files.user_tables import read_training_table
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from prerank.diagnosis import Diagnosis
-    from prerank.estimators import MixtureRegressor
-
-__all__ = ["fit"]
+__all__ = ["MaxEpochs", "Seed", "fit"]
 
 _FEWEST_ROWS = 30
 _LARGEST_SEED = 2**32 - 1  # of numpy's generator
+
+MaxEpochs = Annotated[
+    int, typer.Option(min=1, help="Most passes over the data: fewer are quicker and worse.")
+]
+Seed = Annotated[
+    int,
+    typer.Option(
+        min=0, max=_LARGEST_SEED, help="Random seed for the split, training and sampling."
+    ),
+]
 
 
 def fit(
@@ -54,19 +52,21 @@ def fit(
         typer.Option(metavar="NAMES", help="Columns to leave aside, such as names and dates."),
     ] = None,
     preranks: Annotated[
-        str, typer.Option(help="What the penalty looks at; see `prerank explain`.")
-    ] = "marginal+hdr",
+        str, typer.Option(help="Pre-ranks of the penalty; see `prerank explain`.")
+    ] = defaults.PENALTY_PRERANKS,
     strength: Annotated[
-        str, typer.Option(help="Of the penalty: auto selects it under the budget, 0 has none.")
-    ] = "auto",
+        str, typer.Option(help="Penalty strength: a number, 0 to disable it, or `auto`.")
+    ] = defaults.COMMAND_STRENGTH,
     budget: Annotated[
-        float, typer.Option(min=0, help="By how much the energy score may worsen, for auto.")
-    ] = 0.10,
-    components: Annotated[int, typer.Option(min=1, help="Gaussians in the mixture.")] = 5,
-    max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the data at most.")] = 1000,
+        float, typer.Option(min=0, help="By how much the energy score may worsen, for `auto`.")
+    ] = defaults.BUDGET,
+    components: Annotated[
+        int, typer.Option(min=1, help="Gaussians in the mixture.")
+    ] = defaults.N_COMPONENTS,
+    max_epochs: MaxEpochs = defaults.MAX_EPOCHS,
     held_out: Annotated[
-        float, typer.Option(min=0.01, max=0.9, help="Share of the rows kept for the diagnosis.")
-    ] = 0.2,
+        float, typer.Option(min=0.01, max=0.9, help="Share of the rows held out for the diagnosis.")
+    ] = defaults.HELD_OUT,
     drop_missing: Annotated[
         bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")
     ] = False,
@@ -74,9 +74,7 @@ def fit(
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda; the GPU where there is one by default.")
     ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=_LARGEST_SEED, help="Of split, training and draws.")
-    ] = 0,
+    seed: Seed = defaults.COMMAND_SEED,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,28 +84,36 @@ def fit(
     is done: a command that fails leaves nothing behind.
     """
     with one_line_errors():
+        from prerank.estimators import MixtureRegressor
+        from prerank.estimators.model_page import fit_page
         from prerank.estimators.persistence import REPORT, check_model_folder
+        from prerank.report.html import write_page
 
         check = partial(check_model_folder, replace=force)
         check(out)
-        frame = read_frame(
+        frame = read_training_table(
             data,
             named_by(targets, "--targets") or (),
             inputs=named_by(inputs, "--inputs"),
             ignore=named_by(ignore, "--ignore") or (),
             drop_missing=drop_missing,
         )
-        kept, test = _parts(frame, held_out, seed)
-        model = _model(preranks, strength, budget, components, max_epochs, device, seed)
-        model.verbose = int(not quiet and Console(stderr=True).is_terminal)
+        kept, test = _parts(len(frame.targets), held_out, seed)
+        model = MixtureRegressor(
+            components,
+            preranks=preranks,
+            strength=_number_or_auto(strength),
+            budget=budget,
+            max_epochs=max_epochs,
+            device=device,
+            random_state=seed,
+            verbose=int(not quiet and Console(stderr=True).is_terminal),
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that nothing qualifies is in the report
             model.fit(frame.inputs.iloc[kept], frame.targets.iloc[kept])
         with working("diagnosing", quiet):
-            from prerank.estimators.model_page import fit_page
-            from prerank.report.html import write_page
-
-            x, y = (part.iloc[test].reset_index(drop=True) for part in _both(frame))
+            x, y = (t.iloc[test].reset_index(drop=True) for t in (frame.inputs, frame.targets))
             about = {
                 "rows": f"{len(test):,} held out ({held_out:.0%}), {len(kept):,} trained on",
                 "rows left out": f"{frame.dropped:,}",
@@ -116,7 +122,7 @@ def fit(
                 "max epochs": str(max_epochs),
                 "date": f"{date.today():%Y-%m-%d}",
             }
-            page, found = fit_page(model, x, y, title=f"Model of {data.name}", settings=about)
+            page, diagnosis = fit_page(model, x, y, title=f"Model of {data.name}", settings=about)
             judged = (
                 f"Judged on {len(test):,} rows that were held out; trained on {len(kept):,} others."
             )
@@ -128,39 +134,23 @@ def fit(
         if as_json:
             facts = {"strength": model.strength_, "energy_score": score, "n_train": len(kept)}
             files = {"model": str(out), "report": str(out / REPORT)}
-            print_json({**files, **facts, **as_record(found)})
+            print_json({**files, **facts, **as_record(diagnosis)})
         elif not quiet:
-            _tell(model, found, score, len(kept), out, out / REPORT)
+            chosen = (
+                model.selection_.reason if model.selection_ else f"strength {model.strength_:g}"
+            )
+            typer.echo(
+                f"Trained on {len(kept):,} rows, {len(test):,} held out. Penalty: {chosen}.\n"
+                f"Energy score on held-out rows: {score:.4f} (in standard deviations of the "
+                f"targets).\n{diagnosis.verdict()}\nModel: {out}; report: {out / REPORT}\n"
+                f"Next: prerank predict {out} NEW.csv --out predictions.parquet"
+            )
 
 
-def _both(frame: Frame) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    return frame.inputs, frame.targets
-
-
-def _tell(
-    model: "MixtureRegressor",
-    found: "Diagnosis",
-    score: float,
-    n_train: int,
-    out: Path,
-    report: Path,
-) -> None:
-    chosen = model.selection_.reason if model.selection_ else f"strength {model.strength_:g}"
-    lines = [
-        f"Trained on {n_train:,} rows, {found.n:,} held out. Penalty: {chosen}.",
-        f"Energy score on held-out rows: {score:.4f} (in standard deviations of the targets).",
-        str(found.verdict()),
-        f"Model: {out}; report: {report}",
-        f"Next: prerank predict {out} NEW.csv --out predictions.parquet",
-    ]
-    typer.echo("\n".join(lines))
-
-
-def _parts(frame: Frame, held_out: float, seed: int) -> tuple[list[int], list[int]]:
+def _parts(n: int, held_out: float, seed: int) -> tuple[list[int], list[int]]:
     """Numbers of the rows to train on, and of those to judge by."""
     from sklearn.model_selection import train_test_split
 
-    n = len(frame.targets)
     if n < _FEWEST_ROWS:
         raise InputError(
             f"{n} rows are too few to train, select and judge: {_FEWEST_ROWS} at least"
@@ -169,29 +159,10 @@ def _parts(frame: Frame, held_out: float, seed: int) -> tuple[list[int], list[in
     return kept, test
 
 
-def _model(
-    preranks: str,
-    strength: str,
-    budget: float,
-    components: int,
-    max_epochs: int,
-    device: str | None,
-    seed: int,
-) -> "MixtureRegressor":
-    from prerank.estimators import MixtureRegressor
-
+def _number_or_auto(strength: str) -> float | str:
     try:
-        chosen: float | str = strength if strength == "auto" else float(strength)
+        return strength if strength == "auto" else float(strength)
     except ValueError as error:
         raise typer.BadParameter(
             f"{strength!r} is neither a number nor auto", param_hint="--strength"
         ) from error
-    return MixtureRegressor(
-        n_components=components,
-        preranks=preranks,
-        strength=chosen,
-        budget=budget,
-        max_epochs=max_epochs,
-        device=device,
-        random_state=seed,
-    )

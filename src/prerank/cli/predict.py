@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from prerank import defaults
 from prerank.cli.messages import AsJson, Quiet, one_line_errors, print_json
 from prerank.errors import InputError
 from prerank.files import check_file, write_atomically, write_samples, writing
@@ -35,14 +36,16 @@ def predict(
     ],
     quantiles: Annotated[
         str, typer.Option(help="Levels of the quantiles, with commas between.")
-    ] = "0.05,0.5,0.95",
+    ] = ",".join(map(str, defaults.QUANTILES)),
     samples: Annotated[
         int,
         typer.Option(
             min=0, max=_MOST_SAMPLES, help="Joint samples per row, in a file of their own by OUT."
         ),
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed for the samples.")
+    ] = defaults.COMMAND_SEED,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -63,9 +66,14 @@ def predict(
         if samples:
             check_file(beside, data)
         fitted = load_model(model)
-        x = read_inputs(data, *_columns(model, fitted))
+        names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
+        if not names:
+            raise InputError(f"{model} was fitted to columns without names: use it from Python")
+        texts = fitted.encoder_.levels if fitted.encoder_ else [None] * len(names)
+        known = dict(zip(names, texts, strict=True))
+        x = read_inputs(data, names, [name for name in names if known[name] is None])
         table = _summary(fitted, x, levels, quiet)
-        remarks = list(_unknown(fitted, x))
+        remarks = list(_unknown(known, x))
         drawn = None
         if samples:
             drawn = fitted.predict_dist(x).sample((samples,), generator=seed).numpy()
@@ -92,29 +100,19 @@ def predict(
                 )
 
 
-def _columns(folder: Path, model: "MixtureRegressor") -> tuple[list[str], list[str]]:
-    """Names of the inputs, and of those among them that are numbers."""
-    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-    if not names:
-        raise InputError(f"{folder} was fitted to columns without names: use it from Python")
-    levels = model.encoder_.levels if model.encoder_ else [None] * len(names)
-    return names, [name for name, texts in zip(names, levels, strict=True) if texts is None]
-
-
-def _unknown(model: "MixtureRegressor", x: "pd.DataFrame") -> Iterator[str]:
+def _unknown(known: "dict[str, tuple[str, ...] | None]", x: "pd.DataFrame") -> Iterator[str]:
     """Texts that the model was not fitted to, column by column."""
-    every = model.encoder_.levels if model.encoder_ else [None] * x.shape[1]
-    for name, levels in zip(x.columns, every, strict=True):
+    for name, levels in known.items():
         if levels is None:
             continue
         texts = x[name].map(str)
         counts = texts[~texts.isin(levels)].value_counts()
         if len(counts):
-            found = [f"{value!r} ({count:,})" for value, count in counts[:_NAMED_TEXTS].items()]
-            more = f" and {len(counts) - len(found)} more" if len(counts) > len(found) else ""
+            named = [f"{value!r} ({count:,})" for value, count in counts[:_NAMED_TEXTS].items()]
+            more = f" and {len(counts) - len(named)} more" if len(counts) > len(named) else ""
             yield (
-                f"column {str(name)!r} has values in {counts.sum():,} rows that the model was not "
-                f"fitted to: {', '.join(found)}{more}; they count as none of those it knows"
+                f"column {name!r} has values in {counts.sum():,} rows that the model was not "
+                f"fitted to: {', '.join(named)}{more}; they count as none of those it knows"
             )
 
 
@@ -143,12 +141,12 @@ def _summary(
     for start in track(starts, "predicting", console=console, transient=True, disable=hidden):
         rows = x.iloc[start : start + _CHUNK_ROWS]
         mean = model.predict(rows).reshape(len(rows), -1)
-        found = model.predict_quantiles(rows, levels).reshape(len(levels), len(rows), -1)
+        tables = model.predict_quantiles(rows, levels).reshape(len(levels), len(rows), -1)
         columns: dict[str, npt.NDArray[Any]] = {"row": np.arange(start, start + len(rows))}
         for d, name in enumerate(model.target_names_):
             columns[f"{name}_mean"] = mean[:, d]
             for q, level in enumerate(levels):
-                columns[f"{name}_q{_percent(level)}"] = found[q, :, d]
+                columns[f"{name}_q{_percent(level)}"] = tables[q, :, d]
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
 

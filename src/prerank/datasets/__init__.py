@@ -1,14 +1,13 @@
 """Data to learn from and to test against."""
 
-from prerank.datasets.dataset_tables import Table, data_folder, load_table, save_table
-from prerank.datasets.description import Dataset, Origin
+from prerank.datasets.acquisition import Imported, fetch, import_table
+from prerank.datasets.collection import data_folder, load_table, open_dataset, save_table
 from prerank.datasets.discrete import snap, spread_ties
-from prerank.datasets.fetching import FetchError, fetch
-from prerank.datasets.importing import Imported, import_table
-from prerank.datasets.opening import SYNTHETIC, open_dataset
-from prerank.datasets.registry import DATASETS, find_dataset
-from prerank.datasets.splits import PUBLISHED_SEEDS, Split, published_split
-from prerank.datasets.synthetic import AR1Regression, OutlierRegression
+from prerank.datasets.preprocessing import PUBLISHED_SEEDS, Split, published_split
+from prerank.datasets.registry import DATASETS, Dataset, Origin, find_dataset
+from prerank.datasets.synthetic import SYNTHETIC, AR1Regression, OutlierRegression
+from prerank.files.dataset_tables import Table
+from prerank.files.downloads import FetchError
 
 __all__ = [
     "DATASETS",

@@ -1,4 +1,4 @@
-"""Regression problems whose true conditional law is known."""
+"""Regression problems whose true conditional distribution is known."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 from prerank.errors import InputError
 from prerank.inputs import as_count, as_generator
 
-__all__ = ["AR1Regression", "OutlierRegression"]
+__all__ = ["SYNTHETIC", "AR1Regression", "OutlierRegression"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class AR1Regression:
               \mathrm{Corr}(Y_d, Y_e) = r^{|d-e|},
 
     for d = 0, ..., D - 1 and x uniform on [-1, 1]^2. Two problems that differ in r alone have the
-    same margins, so the law of one is a prediction for the other whose every margin is right and
-    whose joint law is wrong.
+    same margins: the distribution of one, taken as a forecast of the other, has calibrated margins
+    and a wrong dependence.
 
     Args:
         dim: number of targets, D.
@@ -55,11 +55,11 @@ class AR1Regression:
         """Draw n rows: inputs `(n, 2)` and targets `(n, dim)`, in float64."""
         uniform, normal = _noise(n, 2, self.dim, generator)
         x = 2 * uniform - 1
-        law = self.conditional(x)
-        return x, law.loc + (law.scale_tril @ normal).squeeze(-1)
+        dist = self.conditional(x)
+        return x, dist.loc + (dist.scale_tril @ normal).squeeze(-1)
 
     def conditional(self, x: Tensor) -> MultivariateNormal:
-        """True law of the targets given inputs `(..., 2)`."""
+        """True distribution of the targets given inputs `(..., 2)`."""
         index = torch.arange(self.dim, dtype=x.dtype, device=x.device)
         loc = torch.sin(torch.pi * x[..., :1] + index)
         scale = self.spread * (0.5 + 0.25 * (x[..., 1:] + 1))  # (..., 1)
@@ -77,7 +77,7 @@ class OutlierRegression:
 
     .. math:: \mu_d(x) = x_1 \cos d, \quad s(x) = e^{x_2 / 2}, \quad R(r)_{de} = r^{|d-e|},
 
-    for d, e = 0, ..., D - 1 and x uniform on [-1, 1]^2. The inputs do not tell which rows are
+    for d, e = 0, ..., D - 1 and x uniform on [-1, 1]^2. The inputs do not show which rows are
     outliers. A Gaussian fitted by likelihood stretches, shifts or loses correlation to reach
     them, and is wrong for all other rows; one that ignores them is nearly calibrated.
 
@@ -128,7 +128,7 @@ class OutlierRegression:
         return x, torch.where(outlier.unsqueeze(1), points[:, 1], points[:, 0])
 
     def conditional(self, x: Tensor) -> MixtureSameFamily:
-        """True law of the targets given inputs `(..., 2)`; component 1 holds the outliers."""
+        """True distribution of the targets given inputs `(..., 2)`; component 1: the outliers."""
 
         def pair(*values: float) -> Tensor:
             return torch.tensor(values, dtype=x.dtype, device=x.device).reshape(2, 1, 1)
@@ -145,6 +145,13 @@ class OutlierRegression:
             Categorical(weights),
             MultivariateNormal(mean.unsqueeze(-2) + lift, scale_tril=factor),
         )
+
+
+SYNTHETIC: dict[str, AR1Regression | OutlierRegression] = {
+    "ar1": AR1Regression(dim=3),
+    "outliers": OutlierRegression(dim=3, share=0.05, factor=5.0),
+}
+"""Problems of known distribution that need no file, by the names in plans and `open_dataset`."""
 
 
 def _noise(

@@ -1,10 +1,13 @@
 """What all regressors share: tables in, a trained network, scores and diagnoses out."""
 
 import copy
+import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,125 +17,137 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
+from prerank import defaults
 from prerank.diagnosis import Diagnosis, diagnose
 from prerank.distributions import GaussianMixture, affine
 from prerank.errors import InputError
-from prerank.estimators.encoding import check_table, in_order, text_encoder
-from prerank.estimators.fitting import fit_network, random_splits
+from prerank.estimators.persistence import save_model
+from prerank.files.encoding import check_table, in_order, text_encoder
 from prerank.inputs import as_device, as_tensor, column_labels, column_names, refuse_dataset
-from prerank.models import FlowLaw, FlowNetwork, MixtureNetwork
-from prerank.preranks import PreRankLike
+from prerank.models import FlowDistribution, FlowNetwork, MixtureNetwork
+from prerank.penalty import CalibrationPenalty
+from prerank.preranks import PreRankLike, parse
 from prerank.scores import energy_score
-from prerank.training import Settings, TrainingData
+from prerank.training import Progress, Run, Settings, TrainingData, train_calibrated
+from prerank.training.calibrated import divergence
 
 __all__ = ["JointRegressor"]
 
-Law = GaussianMixture | FlowLaw
+Predicted = GaussianMixture | FlowDistribution
 
+_SELECTION_SPLITS = 3
 _MIN_STEPS = 10
 _TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose accuracy
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A network from inputs to joint distributions of the targets, trained with a penalty.
 
-    A regressor says which network it trains (`_build`), what that predicts in standardised units
-    (`_law`), and what point and which quantiles stand for that. The arguments are those that all
-    have.
+    A regressor says which network it trains (`network_class`), what that predicts in standardised
+    units (`_distribution`), and what point and which quantiles stand for that. The arguments are
+    those that all have.
     """
 
-    network_: MixtureNetwork | FlowNetwork
+    hidden: Sequence[int] = (100, 100)
+    scale_floor: float = defaults.SCALE_FLOOR
+    preranks: PreRankLike = defaults.PENALTY_PRERANKS
+    strength: float | str = defaults.STRENGTH
+    budget: float = defaults.BUDGET
+    max_epochs: int = defaults.MAX_EPOCHS
+    patience: int = defaults.PATIENCE
+    batch_size: int = defaults.BATCH_SIZE
+    lr: float = defaults.LEARNING_RATE
+    device: str | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
-    def __init__(
-        self,
-        *,
-        hidden: Sequence[int],
-        scale_floor: float,
-        preranks: PreRankLike,
-        strength: float | str,
-        budget: float,
-        max_epochs: int,
-        patience: int,
-        batch_size: int,
-        lr: float,
-        device: str | None,
-        random_state: int | np.random.RandomState | None,
-        verbose: int,
-    ) -> None:
-        self.hidden = hidden
-        self.scale_floor = scale_floor
-        self.preranks = preranks
-        self.strength = strength
-        self.budget = budget
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.lr = lr
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    network_: MixtureNetwork | FlowNetwork = field(init=False)
+
+    network_class: ClassVar[type[MixtureNetwork | FlowNetwork]]
+    """What is trained."""
+
+    own_parameter: ClassVar[tuple[str, str]]
+    """The parameter that the network has besides `hidden`, and what a report calls it."""
 
     @property
     def _penalty_draws(self) -> int:
         """Draws per row of the penalty."""
-        return 100
-
-    @property
-    @abstractmethod
-    def _particulars(self) -> Mapping[str, str]:
-        """What is particular to this kind of regressor, for a report."""
+        return defaults.TRAINING_SAMPLES
 
     @abstractmethod
-    def _build(self, n_inputs: int, n_targets: int) -> MixtureNetwork | FlowNetwork:
-        """The network to train."""
-
-    @abstractmethod
-    def _law(self, x: Tensor) -> Law:
+    def _distribution(self, x: Tensor) -> Predicted:
         """Predictions for standardised inputs `(N, L)`: standardised too, in float64."""
+
+    @abstractmethod
+    def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
+        """Marginal quantiles in original units, `(Q, N, D)`."""
 
     @abstractmethod
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Point predictions in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
 
-    @abstractmethod
     def predict_quantiles(
-        self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+        self, X: Any, quantiles: Sequence[float] = defaults.QUANTILES
     ) -> npt.NDArray[np.float64]:
         """Marginal quantiles in original units, `(Q, N, D)`."""
+        return self._shaped(self._quantiles(X, [float(q) for q in quantiles]))
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on inputs `(N, L)` and targets `(N, D)` or `(N,)`: arrays or DataFrames."""
         inputs, targets = self._check_training(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        network = self._build(inputs.shape[1], targets.shape[1])
-        splits = random_splits(len(inputs), seed, self.strength)
-        data = TrainingData.build(inputs, targets, splits, device=self._device())
-        found = fit_network(
-            network,
-            data,
-            seed=seed,
-            preranks=self.preranks,
-            strength=self.strength,
-            budget=self.budget,
-            settings=self._settings(),
-            n_samples=self._penalty_draws,
-            verbose=bool(self.verbose),
+        network = self.network_class(
+            inputs.shape[1],
+            targets.shape[1],
+            getattr(self, self.own_parameter[0]),
+            tuple(self.hidden),
+            scale_floor=self.scale_floor,
         )
+        splits = self._splits(len(inputs), seed)
+        data = TrainingData.build(inputs, targets, splits, device=self._device())
+        terms, settings = parse(self.preranks), self._settings()
+        with _progress_bar(bool(self.verbose)) as on_epoch:
+            training = train_calibrated(
+                network,
+                data,
+                [Run(seed, split) for split in range(len(splits))],
+                penalty=CalibrationPenalty(terms, n_samples=self._penalty_draws)
+                if self.strength
+                else None,
+                strength=self.strength,
+                budget=self.budget,
+                settings=settings,
+                on_epoch=on_epoch,
+            )
+        selection, chosen = training.selection, training.trained[training.strength]
+        if selection is not None and selection.strength is None:
+            warnings.warn(
+                f"{selection.reason}: the model is trained without a penalty (strength_ = 0); "
+                "selection_.table has the trace",
+                stacklevel=2,
+            )
+        if training.base is None or not bool(chosen.objective[0].isfinite()):
+            raise divergence(settings)
         self.network_ = network
-        self.theta_, self.base_theta_ = found.theta, found.base
-        self.strength_, self.selection_ = found.strength, found.selection
+        self.theta_, self.base_theta_ = (t[:1].cpu().clone() for t in (chosen.theta, training.base))
+        self.strength_, self.selection_ = training.strength, selection
         self.x_scaler_ = data.x_scaler.member(0)
         self.y_scaler_ = data.y_scaler.member(0)
         return self
 
-    def predict_dist(self, X: Any) -> Law:
+    def predict_dist(self, X: Any) -> Predicted:
         """Predictive distributions in original units, in float64."""
-        dist = affine(self._law(self._standard_inputs(X)), *self._units)
-        assert isinstance(dist, Law)
+        dist = affine(self._distribution(self._standard_inputs(X)), *self._units)
+        assert isinstance(dist, Predicted)
         return dist
 
     def sample(
-        self, X: Any, n_samples: int = 100, *, random_state: int | None = None
+        self,
+        X: Any,
+        n_samples: int = defaults.PREDICTED_SAMPLES,
+        *,
+        random_state: int | None = None,
     ) -> npt.NDArray[np.float64]:
         """Joint samples in original units, `(S, N, D)`."""
         return self._shaped(self.predict_dist(X).sample((n_samples,), generator=random_state))
@@ -168,8 +183,6 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a folder; `prerank.load_model` reads it."""
-        from prerank.estimators.persistence import save_model
-
         save_model(self, path)
 
     def __sklearn_tags__(self) -> Any:
@@ -186,10 +199,18 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Means and standard deviations of the targets, `(D,)` each."""
         return self.y_scaler_.loc.squeeze(0), self.y_scaler_.scale.squeeze(0)
 
-    def _shaped(self, found: Tensor) -> npt.NDArray[np.float64]:
+    def _shaped(self, values: Tensor) -> npt.NDArray[np.float64]:
         """Results `(..., D)` as an array, without the last axis after a fit to a vector."""
-        array: npt.NDArray[np.float64] = found.cpu().numpy()
+        array: npt.NDArray[np.float64] = values.cpu().numpy()
         return array[..., 0] if self.flat_target_ else array
+
+    def _splits(self, n: int, seed: int) -> list[tuple[Tensor, Tensor]]:
+        """Training and validation rows: one split, or several to select a strength on."""
+        generator = torch.Generator().manual_seed(seed)
+        validation = max(2, round(defaults.VALIDATION_SHARE * n))
+        count = _SELECTION_SPLITS if isinstance(self.strength, str) else 1
+        orders = [torch.randperm(n, generator=generator) for _ in range(count)]
+        return [(order[validation:], order[:validation]) for order in orders]
 
     def _settings(self) -> Settings:
         return Settings(
@@ -255,8 +276,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.x_scaler_(as_tensor(self._encode(X), "X"), clip=True)
 
-    def _standard_pair(self, X: Any, y: Any) -> tuple[Law, Tensor]:
-        dist = self._law(self._standard_inputs(X))
+    def _standard_pair(self, X: Any, y: Any) -> tuple[Predicted, Tensor]:
+        dist = self._distribution(self._standard_inputs(X))
         refuse_dataset(y, "y")
         if self.named_targets_:
             y = in_order(y, self.target_names_)
@@ -275,3 +296,25 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.device is None:
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return as_device(self.device, "device")
+
+
+@contextmanager
+def _progress_bar(shown: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A callback that draws a bar to the terminal, or None."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    count, elapsed, console = MofNCompleteColumn(), TimeElapsedColumn(), Console(stderr=True)
+    columns = "{task.description}", BarColumn(), count, "epochs", elapsed
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("training", total=None)
+
+        def show(progress: Progress) -> None:
+            text = f"training, {progress.running} of {progress.runs} runs going"
+            bar.update(task, completed=progress.epoch, total=progress.max_epochs, description=text)
+
+        yield show

@@ -41,26 +41,27 @@ def fit_page(
     Returns:
         The page, and the diagnosis that it shows.
     """
-    found = model.diagnose(x, y)
+    diagnosis = model.diagnose(x, y)
     before = model.without_penalty().diagnose(x, y) if model.strength_ else None
+    parameter, name = model.own_parameter
     stated = {
         "penalty": str(model.preranks),
         "strength": f"{model.strength_:g}",
-        **model._particulars,
+        name: str(getattr(model, parameter)),
         "budget": f"{model.budget:.0%}",
         "energy score": f"{-model.score(x, y):.4f} (in standard deviations of the targets)",
         "inputs": joined_names(map(str, x.columns)),
         "targets": joined_names(model.target_names_),
     }
     page = diagnosis_page(
-        found,
+        diagnosis,
         title=title,
         before=before,
         selection=model.selection_,
         examples=_examples(model, x, y) if model.n_outputs_ > 1 else (),
         settings={**(settings or {}), **stated},
     )
-    return page, found
+    return page, diagnosis
 
 
 def _examples(

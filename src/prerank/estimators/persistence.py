@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from math import isfinite
 from os import PathLike
@@ -14,10 +14,6 @@ import numpy as np
 import torch
 
 from prerank.errors import InputError
-from prerank.estimators.base import JointRegressor
-from prerank.estimators.encoding import TableEncoder
-from prerank.estimators.flow_regressor import FlowRegressor
-from prerank.estimators.mixture_regressor import MixtureRegressor
 from prerank.files import (
     check_json,
     check_place,
@@ -28,11 +24,11 @@ from prerank.files import (
     write_tensors,
     writing,
 )
-from prerank.models import FlowNetwork, MixtureNetwork
+from prerank.files.encoding import TableEncoder
 from prerank.training.data import Scaler
 from prerank.training.selection import Judgement, Selection
 
-__all__ = ["REPORT", "check_model_folder", "load_model", "save_model"]
+__all__ = ["REPORT", "check_model_folder", "read_model", "save_model"]
 
 FORMAT = 1
 REPORT = "report.html"
@@ -42,13 +38,16 @@ _SETTINGS = "model.json"
 _OF_A_MODEL = re.compile(rf"{re.escape(_SETTINGS)}|{re.escape(REPORT)}|[0-9a-f]+\.safetensors")
 _SHOWN_FILES = 3
 _SCALERS = {"x": "x_scaler_", "y": "y_scaler_"}
-_KINDS: dict[str, tuple[type[JointRegressor], Callable[..., Any]]] = {
-    "MixtureRegressor": (MixtureRegressor, MixtureNetwork),
-    "FlowRegressor": (FlowRegressor, FlowNetwork),
+_FACTS: dict[str, Callable[[Any], Any]] = {  # attributes of the model, with a _ behind the name
+    "strength": float,
+    "flat_target": bool,
+    "n_outputs": int,
+    "n_features_in": int,
+    "named_targets": bool,
 }
 
 
-def save_model(model: JointRegressor, path: str | PathLike[str]) -> None:
+def save_model(model: Any, path: str | PathLike[str]) -> None:
     """Write a fitted model to a folder.
 
     The weights get a name of their own, and `model.json`, which holds that name and their hash, is
@@ -77,14 +76,10 @@ def save_model(model: JointRegressor, path: str | PathLike[str]) -> None:
             **{name: _plain(value) for name, value in asdict(model.network_).items()},
             "hidden": parameters["hidden"],
         },
-        "strength": model.strength_,
+        **{name: getattr(model, f"{name}_") for name in _FACTS},
         "selection": _plain_selection(model.selection_),
-        "flat_target": model.flat_target_,
-        "n_outputs": model.n_outputs_,
-        "n_features_in": model.n_features_in_,
         "feature_names_in": None if names is None else [str(name) for name in names],
         "target_names": list(model.target_names_),
-        "named_targets": model.named_targets_,
         "levels": None if model.encoder_ is None else model.encoder_.levels,
     }
     check_json(settings)  # before an older model is touched
@@ -97,18 +92,19 @@ def save_model(model: JointRegressor, path: str | PathLike[str]) -> None:
             older.unlink()
 
 
-def load_model(path: str | PathLike[str]) -> JointRegressor:
-    """Read a model that a regressor's `save` wrote.
+def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
+    """Read a model that `save_model` wrote; one that was changed or is not complete is refused.
 
-    Files of another format, with missing parts, or with settings or weights that do not match their
-    hash are refused.
+    Args:
+        path: of the folder.
+        kinds: classes of regressors, one of which the model is of.
     """
     folder = Path(path)
     settings = read_json(check_within(folder / _SETTINGS, folder))
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
-        found = settings.get("format") if isinstance(settings, dict) else None
+        version = settings.get("format") if isinstance(settings, dict) else None
         raise InputError(
-            f"{folder} has model format {found!r}, but this version of prerank reads {FORMAT}: "
+            f"{folder} has model format {version!r}, but this version of prerank reads {FORMAT}: "
             "use the version that wrote it"
         )
     if settings.pop("sha256", None) != _digest(settings):
@@ -125,7 +121,7 @@ def load_model(path: str | PathLike[str]) -> JointRegressor:
         )
     tensors, _ = read_tensors(weights)
     try:
-        return _restore(settings, tensors)
+        return _restore(settings, tensors, {kind.__name__: kind for kind in kinds})
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error.__cause__, ImportError):
             raise  # it says what to install
@@ -163,22 +159,20 @@ def check_model_folder(path: str | PathLike[str], *, replace: bool = False) -> N
 def _is_model(settings: Path) -> bool:
     """Whether a file is `model.json` of a model, if not necessarily a sound one."""
     try:
-        found = read_json(settings)
+        content = read_json(settings)
     except InputError:
         return False
-    return isinstance(found, dict) and {"format", "class", "weights"} <= set(found)
+    return isinstance(content, dict) and {"format", "class", "weights"} <= set(content)
 
 
-def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> JointRegressor:
-    if settings["class"] not in _KINDS:
+def _restore(
+    settings: dict[str, Any], tensors: dict[str, torch.Tensor], kinds: dict[str, Any]
+) -> Any:
+    if settings["class"] not in kinds:
         raise ValueError(f"unknown class {settings['class']!r}")
-    build, build_network = _KINDS[settings["class"]]
-    parameters = dict(settings["parameters"])
-    parameters["hidden"] = tuple(parameters["hidden"])
-    model = build(**parameters)
-    network = dict(settings["network"])
-    network["hidden"] = tuple(network["hidden"])
-    model.network_ = build_network(**network)
+    parameters, network = settings["parameters"], settings["network"]
+    model = kinds[settings["class"]](**{**parameters, "hidden": tuple(parameters["hidden"])})
+    model.network_ = model.network_class(**{**network, "hidden": tuple(network["hidden"])})
     model.theta_ = _numbers(tensors, "theta", (1, model.network_.n_parameters))
     widths = {"x": model.network_.n_inputs, "y": model.network_.n_targets}
     for key, attribute in _SCALERS.items():
@@ -187,33 +181,28 @@ def _restore(settings: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Join
         if not (parts["scale"] > 0).all():
             raise ValueError(f"{key}.scale is not positive")
         setattr(model, attribute, Scaler(**parts))
-    model.strength_ = float(settings["strength"])
+    for name, kind in _FACTS.items():
+        setattr(model, f"{name}_", kind(settings[name]))
     model.selection_ = _restore_selection(settings["selection"])
-    model.flat_target_ = bool(settings["flat_target"])
-    model.n_outputs_ = int(settings["n_outputs"])
-    model.n_features_in_ = int(settings["n_features_in"])
     if settings["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(_texts(settings["feature_names_in"]), dtype=object)
     model.target_names_ = _texts(settings["target_names"])
-    model.named_targets_ = bool(settings["named_targets"])
-    levels = settings["levels"]
-    model.encoder_ = (
-        None
-        if levels is None
-        else TableEncoder(tuple(None if column is None else _texts(column) for column in levels))
-    )
+    levels, model.encoder_ = settings["levels"], None
+    if levels is not None:
+        columns = (None if column is None else _texts(column) for column in levels)
+        model.encoder_ = TableEncoder(tuple(columns))
     _check_sizes(model, model.network_.n_inputs if levels is None else len(levels))
     return model
 
 
 def _numbers(tensors: dict[str, torch.Tensor], name: str, shape: tuple[int, int]) -> torch.Tensor:
     """A tensor of the file that holds what the model needs."""
-    found = tensors[name]
-    if found.dtype not in (torch.float32, torch.float64) or found.shape != shape:
-        raise ValueError(f"{name} has shape {tuple(found.shape)} and dtype {found.dtype}")
-    if not found.isfinite().all():
+    tensor = tensors[name]
+    if tensor.dtype not in (torch.float32, torch.float64) or tensor.shape != shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)} and dtype {tensor.dtype}")
+    if not tensor.isfinite().all():
         raise ValueError(f"{name} is not finite")
-    return found
+    return tensor
 
 
 def _texts(values: Any) -> tuple[str, ...]:
@@ -225,7 +214,7 @@ def _texts(values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _check_sizes(model: JointRegressor, columns: int) -> None:
+def _check_sizes(model: Any, columns: int) -> None:
     """Refuse numbers that do not fit the network, before rows of their size are asked for."""
     names = getattr(model, "feature_names_in_", None)
     sizes = {model.n_features_in_, columns, columns if names is None else len(names)}
@@ -238,29 +227,26 @@ def _check_sizes(model: JointRegressor, columns: int) -> None:
             raise ValueError(f"{encoded} encoded inputs for a network of {model.network_.n_inputs}")
 
 
-def _restore_selection(value: dict[str, Any] | None) -> Selection | None:
-    if value is None:
+def _restore_selection(stored: dict[str, Any] | None) -> Selection | None:
+    if stored is None:
         return None
-    rows: list[dict[str, Any]] = [
+    trace: list[dict[str, Any]] = [
         {name: float(v) if isinstance(v, str) else v for name, v in row.items()}
-        for row in value["trace"]
+        for row in stored["trace"]
     ]
-    trace = tuple(Judgement(**row) for row in rows)
-    return Selection(**{**value, "trace": trace})
+    return Selection(**{**stored, "trace": tuple(Judgement(**row) for row in trace)})
 
 
 def _plain_selection(selection: Selection | None) -> dict[str, Any] | None:
     """Numbers of the trace that are not finite become text: JSON has no word for them."""
     if selection is None:
         return None
+    stored = asdict(selection)
     trace = [
-        {
-            name: str(value) if isinstance(value, float) and not isfinite(value) else value
-            for name, value in asdict(judgement).items()
-        }
-        for judgement in selection.trace
+        {n: str(v) if isinstance(v, float) and not isfinite(v) else v for n, v in row.items()}
+        for row in stored["trace"]
     ]
-    return {**asdict(selection), "trace": trace}
+    return {**stored, "trace": trace}
 
 
 def _plain(value: Any) -> Any:
@@ -270,7 +256,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, torch.device) else value
 
 
-def _as_text(model: JointRegressor) -> str:
+def _as_text(model: Any) -> str:
     from prerank.preranks import Custom, Projection, parse
 
     terms = parse(model.preranks)

@@ -1,16 +1,29 @@
 """Files and folders that are whole or absent: refused before the work, written in one step."""
 
-from prerank.files.atomic import new_folder, write_atomically, writing
-from prerank.files.checks import check_file, check_place, check_size, check_within
-from prerank.files.forecast_files import read_forecasts
-from prerank.files.forecast_parts import Forecasts
-from prerank.files.locks import FileLock
+from prerank.files.checkpoint_files import CheckpointFile
+from prerank.files.disk import (
+    FileLock,
+    check_file,
+    check_place,
+    check_size,
+    check_within,
+    new_folder,
+    write_atomically,
+    writing,
+)
+from prerank.files.forecast_files import Forecasts, read_forecasts
 from prerank.files.sample_writing import write_samples
-from prerank.files.tensors import read_tensors, write_tensors
-from prerank.files.values import check_json, read_json, write_json
-from prerank.files.versions import versions
+from prerank.files.values import (
+    check_json,
+    read_json,
+    read_tensors,
+    versions,
+    write_json,
+    write_tensors,
+)
 
 __all__ = [
+    "CheckpointFile",
     "FileLock",
     "Forecasts",
     "check_file",

@@ -1,6 +1,6 @@
 """Which observation belongs to a forecast: by keys, by row numbers or by order."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,16 +8,60 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.files.comparison import comparable, factorise
+from prerank.files.comparison import comparable, factorise, order_lines
 from prerank.files.frames import Frame, listed, option
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ROW", "Places", "are_distinct", "choose_keys", "find_places", "one_each"]
+__all__ = ["ROW", "Choices", "Matched", "Places", "Stack", "choose_keys", "find_places"]
 
 ROW = "row"  # the column that counts the rows of the observations from 0
 _AS_KEY = " (a key)"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the caller said about the files; None where it has to be inferred.
+
+    Attributes:
+        targets: names, in the order they shall have.
+        key: names of the columns that identify a forecast.
+        sample: name of the column, or the dimension, that numbers the samples.
+        sample_axis: axis of the samples in an array.
+        by: name of the column with the groups.
+    """
+
+    targets: tuple[str, ...] | None = None
+    key: tuple[str, ...] | None = None
+    sample: str | None = None
+    sample_axis: int | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Samples beside the rows of their observations.
+
+    Attributes:
+        values: `(S, N, D)`, not yet checked for missing values.
+        targets: names of the targets, D of them.
+        rows: `(N,)`, the row of the observations that belongs to each forecast, increasing.
+        place: says in words where in the file the value of sample s, forecast n, target d stands.
+        source: the columns of the file of samples.
+        origins: `(N,)` or `(N, S)`, the row of `source` that each forecast comes from.
+        sampled: names of all targets that the file has samples of.
+        remarks: sentences on how they were matched.
+    """
+
+    values: npt.NDArray[np.float64]
+    targets: tuple[str, ...]
+    rows: npt.NDArray[np.int64]
+    place: Callable[[int, int, int], str]
+    source: Frame
+    origins: npt.NDArray[np.int64]
+    sampled: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +70,7 @@ class Places:
 
     Attributes:
         rows: `(R,)`, rows of the observations, -1 where there is none.
-        keys: the columns that told; none where the order did, or row numbers.
+        keys: the columns that were compared; none where the order or row numbers decided.
         remarks: sentences on how they were found, and on what was left out.
     """
 
@@ -35,14 +79,77 @@ class Places:
     remarks: tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Samples of a file that has one row, or one place of an array, for each forecast.
+
+    Attributes:
+        frame: R rows of keys.
+        values: `(S, R, D)`.
+        targets: names of the targets, D of them.
+        place: says in words where the value of sample s, row r, target d stands.
+        sampled: names of all targets that the file has samples of.
+        taken: further columns of `frame` that are no keys.
+        remarks: sentences on how the file was read.
+    """
+
+    frame: Frame
+    values: npt.NDArray[np.float64]
+    targets: tuple[str, ...]
+    place: Callable[[int, int, int], str]
+    sampled: tuple[str, ...]
+    taken: Collection[str] = ()
+    remarks: tuple[str, ...] = ()
+
+    def match(self, observations: Frame, choices: Choices) -> Matched:
+        """Match each forecast with its observation, by their order where nothing else is shared."""
+        samples, keys = self.frame, choices.key
+        if keys is None and samples is not observations:
+            keys = choose_keys(samples, observations, {*self.targets, *self.taken}, choices.by)
+        places = find_places(samples, observations, keys or (), chosen=choices.key is not None)
+        if places is None:
+            places = self._by_order(observations)
+        order = _one_each(samples, places)
+
+        def place(s: int, n: int, d: int) -> str:
+            return self.place(s, int(order[n]), d)
+
+        return Matched(
+            self.values[:, order],
+            self.targets,
+            places.rows[order],
+            place,
+            samples,
+            order,
+            self.sampled,
+            (*self.remarks, *places.remarks),
+        )
+
+    def _by_order(self, observations: Frame) -> Places:
+        samples = self.frame
+        if samples.size != observations.size:
+            raise InputError(
+                f"{samples.size} forecasts for the {observations.size} rows of "
+                f"{observations.path.name}, and no column in common that tells which belong "
+                f"together: add one to both files, or a column {ROW!r} to this one that counts the "
+                "rows of the observations from 0"
+            )
+        remark = (
+            "no column is in both files: forecasts and observations were matched by their order"
+        )
+        keyed = samples.columns or len(observations.columns) > len(self.targets)
+        remarks = (remark,) if keyed and samples is not observations else ()
+        return Places(np.arange(samples.size), (), remarks)
+
+
 def choose_keys(
     samples: Frame, observations: Frame, taken: Collection[str], by: str | None
 ) -> tuple[str, ...]:
     """The columns that both files share, without those that are taken for something else.
 
-    Where a file has dimensions and these are enough to tell its rows apart, other coordinates are
+    Where a file has dimensions and these identify its rows, other coordinates are
     left out: two files seldom agree on each digit of a latitude. The groups are a key only where
-    rows cannot be told apart without them.
+    rows cannot be identified without them.
     """
     shared = [n for n in observations.columns if n in samples.columns and n not in taken]
     gridded = [frame.dims for frame in (samples, observations) if frame.dims]
@@ -51,15 +158,15 @@ def choose_keys(
         needed = {name for dims in gridded for name, size in dims.items() if size > 1}
         shared = spanned if needed <= set(spanned) else shared
     keys = [name for name in shared if name != by]
-    if by in shared and not are_distinct(observations, keys):
+    if by in shared and not observations.distinguishes(keys):
         keys = shared
     return tuple(keys)
 
 
 def find_places(
-    samples: Frame, observations: Frame, keys: Sequence[str], *, chosen: bool, by_order: bool
-) -> Places:
-    """Find the observation of each row of the samples.
+    samples: Frame, observations: Frame, keys: Sequence[str], *, chosen: bool
+) -> Places | None:
+    """Find the observation of each row of the samples; None where nothing identifies it.
 
     Args:
         samples: their columns; a forecast may take several rows.
@@ -67,54 +174,31 @@ def find_places(
         keys: columns of both; a single `row` that only the samples have counts the observations
             from 0, and so it does where there are no keys.
         chosen: whether the caller named the keys: then they need no remark.
-        by_order: whether without keys the order may tell.
     """
     numbered = ROW in samples.columns and ROW not in observations.columns
     if numbered and tuple(keys) in ((), (ROW,)):
         rows = _row_numbers(samples, observations)
-        return Places(rows, (), _left_out(observations, rows, 0, 0))
-    if keys:
-        _check_dims(samples, observations, keys)
-        rows, distinct, without = _look_up(samples, observations, keys)
-        told = f"forecasts and observations were matched by {listed(keys)}, which both files have"
-        remarks = _left_out(observations, rows, distinct, without)
-        return Places(rows, tuple(keys), remarks if chosen else (told, *remarks))
-    if not by_order:
-        raise InputError(
-            f"{samples.path}: nothing tells which forecast a row belongs to: name columns that are "
-            f"also in {observations.path.name} with {option('key')}, or add a column {ROW!r} that "
-            "counts the rows of the observations from 0"
-        )
-    if samples.size != observations.size:
-        raise InputError(
-            f"{samples.path}: {samples.size} forecasts for the {observations.size} rows of "
-            f"{observations.path.name}, and no column in common that tells which belong together: "
-            f"add one to both files, or a column {ROW!r} to this one that counts the rows of the "
-            "observations from 0"
-        )
-    told = "no column is in both files: forecasts and observations were matched by their order"
-    return Places(
-        np.arange(samples.size),
-        (),
-        (told,) if samples.columns and samples is not observations else (),
-    )
+        return Places(rows, (), _left_out(observations, rows))
+    if not keys:
+        return None
+    _check_dims(samples, observations, keys)
+    rows, remarks = _look_up(samples, observations, keys)
+    if not chosen:
+        how = f"forecasts and observations were matched by {listed(keys)}, which both files have"
+        remarks = (how, *remarks)
+    return Places(rows, tuple(keys), remarks)
 
 
-def one_each(samples: Frame, places: Places) -> npt.NDArray[np.int64]:
+def _one_each(samples: Frame, places: Places) -> npt.NDArray[np.int64]:
     """Rows of the samples in the order of their observations, where each has one at most."""
-    found = np.flatnonzero(places.rows >= 0)
-    order = found[np.argsort(places.rows[found], kind="stable")]
-    rows = places.rows[order]
-    again = np.flatnonzero(rows[1:] == rows[:-1])
-    if len(again):
-        first, second = int(order[again[0]]), int(order[again[0] + 1])
+    order, again = order_lines(places.rows, np.zeros_like(places.rows))
+    if again:
+        first, second = again
         what = samples.described(places.keys or (ROW,), first)
-        apart = [
-            name for name in samples.dims if name not in places.keys and samples.dims[name] > 1
-        ]
+        apart = [name for name, size in samples.dims.items() if name not in places.keys if size > 1]
         hint = f" (the observations have no dimension {listed(apart)})" if apart else ""
         raise InputError(
-            f"{samples.path}: there are several forecasts for {what}, in data rows {first + 1} and "
+            f"there are several forecasts for {what}, in data rows {first + 1} and "
             f"{second + 1}{hint}: keep one, or name all columns that tell them apart with "
             f"{option('key')}"
         )
@@ -123,10 +207,9 @@ def one_each(samples: Frame, places: Places) -> npt.NDArray[np.int64]:
 
 def _look_up(
     samples: Frame, observations: Frame, keys: Sequence[str]
-) -> tuple[npt.NDArray[np.int64], int, int]:
-    """Rows of the observations, the number of distinct forecasts, and of those without one."""
-    pairs = [_pair(samples, observations, name) for name in keys]
-    codes = factorise(pairs)  # the observations first, then the samples
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Rows of the observations, and remarks on forecasts and observations that were left out."""
+    codes = factorise([_pair(samples, observations, name) for name in keys])
     known, asked = codes[: observations.size], codes[observations.size :]
     table = np.full(int(codes.max()) + 1, -1)
     table[known[::-1]] = np.arange(observations.size)[::-1]  # the first of equal ones stays
@@ -142,12 +225,16 @@ def _look_up(
     distinct, without = len(np.unique(asked)), len(np.unique(asked[rows < 0]))
     if distinct == without:
         raise InputError(
-            f"{samples.path}: no forecast belongs to a row of {observations.path.name}: the first "
-            f"has {samples.described(keys, 0)}, the first observation "
+            f"no forecast belongs to a row of {observations.path.name}: the first has "
+            f"{samples.described(keys, 0)}, the first observation "
             f"{observations.described(keys, 0)}; write {listed(keys)} alike, or name other columns "
             f"with {option('key')}"
         )
-    return rows, distinct, without
+    remarks = _left_out(observations, rows)
+    if without:
+        lost = f"{without} of {distinct} forecasts have no observation and were left out"
+        remarks = (*remarks, lost)
+    return rows, remarks
 
 
 def _pair(samples: Frame, observations: Frame, name: str) -> "pa.ChunkedArray":
@@ -159,8 +246,7 @@ def _pair(samples: Frame, observations: Frame, name: str) -> "pa.ChunkedArray":
         left, right = comparable(left, right)
     except InputError as error:
         raise InputError(
-            f"{samples.path}: key {name!r} cannot be compared with that of "
-            f"{observations.path.name}: {error}"
+            f"key {name!r} cannot be compared with that of {observations.path.name}: {error}"
         ) from error
     return pa.chunked_array([*left.chunks, *right.chunks], type=left.type)
 
@@ -174,7 +260,7 @@ def _check_dims(samples: Frame, observations: Frame, keys: Sequence[str]) -> Non
         sizes = (samples.dims[name], observations.dims[name])
         if any(bare) and (not all(bare) or sizes[0] != sizes[1]):
             raise InputError(
-                f"{samples.path}: dimension {name!r} has {sizes[0]} places here and {sizes[1]} in "
+                f"dimension {name!r} has {sizes[0]} places here and {sizes[1]} in "
                 f"{observations.path.name}, and not both have coordinates: add them"
             )
 
@@ -186,30 +272,13 @@ def _row_numbers(samples: Frame, observations: Frame) -> npt.NDArray[np.int64]:
     if bad.any():
         first = int(bad.argmax())
         raise InputError(
-            f"{samples.path}: column {ROW!r} is {numbers[first]:g} in data row {first + 1}, where "
-            f"it must count the rows of {observations.path.name} from 0 to {observations.size - 1}"
+            f"column {ROW!r} is {numbers[first]:g} in data row {first + 1}, where it must count "
+            f"the rows of {observations.path.name} from 0 to {observations.size - 1}"
         )
     return numbers.astype(np.int64)
 
 
-def _left_out(
-    observations: Frame, rows: npt.NDArray[np.int64], distinct: int, without: int
-) -> tuple[str, ...]:
+def _left_out(observations: Frame, rows: npt.NDArray[np.int64]) -> tuple[str, ...]:
     unseen = observations.size - len(np.unique(rows[rows >= 0]))
-    remarks = []
-    if unseen:
-        remarks.append(
-            f"{unseen} of {observations.size} rows of the observations have no forecast and were "
-            "left out"
-        )
-    if without:
-        remarks.append(f"{without} of {distinct} forecasts have no observation and were left out")
-    return tuple(remarks)
-
-
-def are_distinct(frame: Frame, names: Sequence[str]) -> bool:
-    """Whether the columns tell every row from every other."""
-    if not names:
-        return frame.size < 2
-    codes = factorise([frame.columns[name] for name in names])
-    return len(np.unique(codes)) == frame.size
+    lost = f"{unseen} of {observations.size} rows of the observations have no forecast"
+    return (f"{lost} and were left out",) if unseen else ()

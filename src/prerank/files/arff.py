@@ -1,5 +1,10 @@
-"""Reading dense ARFF files."""
+"""Reading dense ARFF files.
 
+`scipy.io.arff` is not used: it has no text attributes, misreads escaped quotes, takes a quoted ?
+for a missing value and drops surplus values of a row without an error.
+"""
+
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,9 +19,13 @@ __all__ = ["read_arff"]
 _NUMBERS = ("numeric", "real", "integer")
 _TEXTS = ("string", "date")
 _MISSING = "?"
-_QUOTES = "'\""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 _LONGEST_SAMPLE = 40
+
+_QUOTED = r"""(?P<quote>['"])(?P<quoted>(?:\\.|(?!(?P=quote))[^\\])*)(?P=quote)"""
+_FIELD = re.compile(rf"\s*(?:{_QUOTED}(?P<rest>[^,]*)|(?P<bare>[^,]*))(?P<comma>,?)", re.DOTALL)
+# A list of levels may follow a bare name without a space.
+_NAME = re.compile(rf"(?:{_QUOTED}|(?P<bare>[^ \t{{]*))(?P<rest>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,10 @@ def _read_header(lines: Iterator[tuple[int, str]]) -> list[_Attribute]:
 
 def _declaration(text: str) -> _Attribute:
     """`name type`, where a type is a word or a list of levels in braces."""
-    name, rest = _name(text)
+    match = _match(_NAME, text, 0)
+    name, rest = _text(match), match["rest"].strip()
+    if not name and match["bare"] is not None:
+        raise InputError("an @attribute without a name")
     kind = rest.split(maxsplit=1)[0].lower() if rest else ""
     if kind in _NUMBERS:
         return _Attribute(name, None)
@@ -124,18 +136,6 @@ def _declaration(text: str) -> _Attribute:
         if levels != {""}:
             return _Attribute(name, levels)
     raise InputError(f"attribute {name!r} has the type {_sample(rest)}, which is not supported")
-
-
-def _name(text: str) -> tuple[str, str]:
-    """The first word of a declaration, quoted or not, and what follows it."""
-    if text[:1] and text[0] in _QUOTES:
-        name, end = _quoted(text, 0)
-        return name, text[end:].strip()
-    # A list of levels may follow a bare name without a space.
-    end = min((place for place in map(text.find, " \t{") if place >= 0), default=len(text))
-    if not text[:end]:
-        raise InputError("an @attribute without a name")
-    return text[:end], text[end:].strip()
 
 
 def _row(line: str, width: int) -> list[str | None]:
@@ -154,37 +154,32 @@ def _fields(line: str) -> list[tuple[str, bool]]:
         separator = "," if "," in line else "\t"
         return [(value.strip(), True) for value in line.split(separator)]
     found: list[tuple[str, bool]] = []
-    place = 0
-    while True:
-        while line[place : place + 1].isspace():
-            place += 1
-        quoted = place < len(line) and line[place] in _QUOTES
-        value, end = _quoted(line, place) if quoted else ("", place)
-        comma = line.find(",", end)
-        stop = len(line) if comma < 0 else comma
-        rest = line[end:stop].strip()
-        if quoted and rest:
+    place, more = 0, True
+    while more:
+        match = _match(_FIELD, line, place)
+        rest = (match["rest"] or "").strip()
+        if rest:
             raise InputError(f"{_sample(rest)} follows a closing quote")
-        found.append((value if quoted else rest, not quoted))
-        if comma < 0:
-            return found
-        place = comma + 1
+        found.append((_text(match), match["bare"] is not None))
+        place, more = match.end(), bool(match["comma"])
+    return found
 
 
-def _quoted(text: str, start: int) -> tuple[str, int]:
-    """The value inside the quotes that open at `start`, and where they are over."""
-    quote, place = text[start], start + 1
-    parts: list[str] = []
-    while place < len(text):
-        letter = text[place]
-        if letter == quote:
-            return "".join(parts), place + 1
-        if letter == "\\" and place + 1 < len(text):
-            place += 1
-            letter = _ESCAPES.get(text[place], text[place])
-        parts.append(letter)
-        place += 1
-    raise InputError(f"the quote before {_sample(text[start + 1 :])} is never closed")
+def _match(pattern: re.Pattern[str], text: str, place: int) -> re.Match[str]:
+    """The match of a pattern that fits every text; a quote that is never closed raises."""
+    match = pattern.match(text, place)
+    assert match is not None
+    if (match["bare"] or "").startswith(("'", '"')):
+        opened = text[match.start("bare") + 1 :]
+        raise InputError(f"the quote before {_sample(opened)} is never closed")
+    return match
+
+
+def _text(match: re.Match[str]) -> str:
+    """A value without its quotes."""
+    if match["bare"] is not None:
+        return match["bare"].strip()
+    return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match["quoted"], flags=re.DOTALL)
 
 
 def _meaningful(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:

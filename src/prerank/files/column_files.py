@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from prerank.errors import InputError
 from prerank.files.arff import read_arff
-from prerank.files.checks import check_size
+from prerank.files.columns import family
+from prerank.files.disk import check_size
+from prerank.files.frames import Frame, naming
 from prerank.inputs import repeated
 
 if TYPE_CHECKING:
@@ -20,14 +22,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROW_NUMBERS",
+    "TABLES",
     "parse_columns",
     "read_columns",
     "read_csv",
+    "read_frame",
     "read_parquet",
     "sniff_delimiter",
 ]
 
 _CSV, _ARFF, _PARQUET = (".csv", ".tsv", ".txt", ".data"), (".arff",), (".parquet", ".pq")
+TABLES = _CSV + _ARFF + _PARQUET
+"""Suffixes of the files that hold tables."""
+
 ROW_NUMBERS = re.compile(r"(Unnamed: \d+|__index_level_\d+__)?")
 """Names of columns that pandas wrote along."""
 
@@ -38,10 +45,18 @@ _PART, _PART_OF_LISTS = 2**16, 2**10  # rows of a Parquet file that are read at 
 _LARGEST_CSV = 2**31 - 2  # one block of pyarrow's reader, see below
 
 
+def read_frame(path: str | os.PathLike[str], *, text: Collection[str] = ()) -> Frame:
+    """Read a table that has rows; see `read_columns`."""
+    table = read_columns(path, text=text)
+    if table.num_rows == 0:
+        raise InputError(f"{path}: the table has no rows")
+    return Frame(Path(path), table.num_rows, {name: table[name] for name in table.column_names})
+
+
 def read_columns(
     path: str | os.PathLike[str], *, header: bool = True, text: Collection[str] = ()
 ) -> "pa.Table":
-    """Read a table from a file whose format its suffix tells.
+    """Read a table from a file; the suffix determines its format.
 
     Args:
         path: `.csv`, `.tsv`, `.txt` and `.data` hold rows with a delimiter, `.arff` a dense ARFF
@@ -55,15 +70,15 @@ def read_columns(
     """
     file = Path(path)
     suffix = file.suffix.lower()
+    if not header and suffix in _ARFF + _PARQUET:
+        raise InputError(f"{file}: only a CSV file can be without a header")
     try:
-        if suffix in _PARQUET:
-            _need_header(header)
-            return read_parquet(file)
-        return parse_columns(file.read_bytes(), file.name, header=header, text=text)
+        with naming(file):
+            if suffix in _PARQUET:
+                return read_parquet(file)
+            return parse_columns(file.read_bytes(), file.name, header=header, text=text)
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror or error}") from error
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
 
 
 def parse_columns(
@@ -78,18 +93,15 @@ def parse_columns(
     suffix = Path(file).suffix.lower()
     if suffix not in _CSV + _ARFF:
         raise InputError(
-            f"a file that ends in {suffix!r} cannot be read: "
-            f"known are {', '.join(_CSV + _ARFF + _PARQUET)}"
+            f"a file that ends in {suffix!r} cannot be read: known are {', '.join(TABLES)}"
         )
     content = _decode(data)
     if suffix in _ARFF:
-        _need_header(header)
         table = read_arff(content)
-        _check_names(table.column_names)
-        return table
-    start = content[:_SAMPLE_CHARACTERS]
-    del content  # the reader below works on the bytes
-    table = read_csv(data, sniff_delimiter(start), header=header, text=text)
+    else:
+        start = content[:_SAMPLE_CHARACTERS]
+        del content  # the reader below works on the bytes
+        table = read_csv(data, sniff_delimiter(start), header=header, text=text)
     _check_names(table.column_names)
     return table
 
@@ -191,7 +203,7 @@ def read_parquet(path: Path) -> "pa.Table":
                     table = table.set_column(place, field.name, column.cast(kind))
                 if pa.types.is_timestamp(kind):
                     pa.scalar(0, kind).cast(pa.string())  # its time zone has to be known
-            # What pandas noted in the file would be parsed later, sound or not.
+            # What pandas noted in the file would be parsed later, valid or not.
             noted = {k: v for k, v in (schema.metadata or {}).items() if k != b"pandas"}
             return table.replace_schema_metadata(noted)
         except InputError:
@@ -226,20 +238,19 @@ def _read_in_parts(path: Path, source: "parquet.ParquetFile") -> "pa.Table":
 
 def _text_columns(about: "parquet.FileMetaData", schema: "pa.Schema") -> list[str]:
     """Names of the columns of text, or bytes; such values elsewhere, as in lists, are refused."""
-    import pyarrow as pa
-
     found = []
     for i in range(about.num_columns):
         column = about.schema.column(i)
         if column.physical_type != "BYTE_ARRAY":
             continue
-        kind = schema.field(column.path).type if column.path in schema.names else None
-        if kind is None or not (_is_text(kind) or pa.types.is_decimal(kind)):
+        known = column.path in schema.names
+        kind = family(schema.field(column.path).type) if known else "nested"
+        if kind not in ("text", "binary", "number"):  # a number is a decimal here
             raise InputError(
                 f"column {column.path!r} has text in lists, records or a type of its own: leave it "
                 "out of the file, or turn it into columns of plain text"
             )
-        if _is_text(kind):
+        if kind != "number":
             found.append(column.path)
     return found
 
@@ -250,17 +261,6 @@ def _text_bytes(column: "pa.ChunkedArray") -> int:
 
     lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
     return sum(pc.sum(length).as_py() or 0 for length in lengths)
-
-
-def _is_text(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
-    return bool(strings or binary)
 
 
 def _decode(data: bytes) -> str:
@@ -292,11 +292,6 @@ def _fit(text: str, delimiter: str) -> tuple[bool, int]:
         widths.pop()
     agree = clean and len(set(widths)) == 1 and widths[0] > 1
     return agree, widths[0] if widths else 0
-
-
-def _need_header(header: bool) -> None:
-    if not header:
-        raise InputError("only a CSV file can be without a header")
 
 
 def _check_names(names: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""One column of a file, as numbers or as text, with its missing values."""
+"""Columns of a file: what they hold, as numbers or as text."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,16 @@ from prerank.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Column", "as_column", "as_float32", "as_numbers", "refuse_constant"]
+__all__ = [
+    "Column",
+    "as_arrow",
+    "as_column",
+    "as_float32",
+    "as_numbers",
+    "decoded",
+    "family",
+    "refuse_constant",
+]
 
 _LONGEST_SAMPLE = 40
 _LARGEST_EXACT = 2.0**53  # whole numbers beyond it share a float64
@@ -40,11 +49,71 @@ class Column:
 
     @property
     def distinct(self) -> int:
-        """How many different values there are."""
+        """Number of distinct values."""
         present = self.values[~self.missing]
         if self.kind == "text":
             return len(set(present))
         return _distinct(present, self.rest[~self.missing])
+
+
+def family(kind: "pa.DataType") -> str:
+    """What a type holds: number, truth, text, date, time, duration, binary, nested, or its name.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> family(pa.int8()), family(pa.large_string()), family(pa.list_(pa.int8()))
+        ('number', 'text', 'nested')
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    tests = {
+        "number": (types.is_integer, types.is_floating, types.is_decimal),
+        "truth": (types.is_boolean,),
+        "text": (types.is_string, types.is_large_string, types.is_string_view),
+        "date": (types.is_timestamp, types.is_date),
+        "time": (types.is_time,),
+        "duration": (types.is_duration,),
+        "binary": (
+            *(types.is_binary, types.is_large_binary, types.is_binary_view),
+            types.is_fixed_size_binary,
+        ),
+        "nested": (types.is_nested,),
+    }
+    return next((name for name, group in tests.items() if any(t(kind) for t in group)), str(kind))
+
+
+def decoded(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+    """A column without the dictionary that may stand before its values."""
+    import pyarrow as pa
+
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def as_arrow(values: npt.NDArray[Any]) -> "pa.ChunkedArray":
+    """One axis of numbers, dates or text as a column.
+
+    Example:
+        >>> as_arrow(np.array(["2024-05-01T06"], dtype="datetime64[h]")).type
+        TimestampType(timestamp[s])
+    """
+    import pyarrow as pa
+
+    kind = values.dtype.kind
+    if kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    elif kind in "mM" and np.datetime_data(values.dtype)[0] in ("Y", "M", "W", "h", "m"):
+        values = values.astype(f"{kind}8[s]")
+    elif values.dtype.byteorder not in "=|":
+        values = values.astype(values.dtype.newbyteorder("="))
+    try:
+        array = pa.array(values.tolist() if kind == "O" else np.ascontiguousarray(values))
+    except (pa.ArrowException, TypeError, ValueError):
+        texts = [str(value).encode("utf-8", "replace").decode() for value in values.tolist()]
+        array = pa.array(texts)
+    return pa.chunked_array([array])
 
 
 def as_column(name: str, array: "pa.ChunkedArray") -> Column:
@@ -61,21 +130,18 @@ def as_column(name: str, array: "pa.ChunkedArray") -> Column:
     """
     import pyarrow as pa
 
-    types = pa.types
-    if types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    kind = array.type
-    if types.is_boolean(kind):
-        return _numbers(name, array.cast(pa.int8()), "truth")
-    if types.is_integer(kind):
-        return _numbers(name, array, "number" if array.null_count else "whole")
-    if types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind):
-        return _numbers(name, array, "number")
-    if types.is_temporal(kind) and not types.is_duration(kind):
+    array = decoded(array)
+    kind = family(array.type)
+    if kind == "truth":
+        return _numbers(name, array.cast(pa.int8()), kind)
+    if kind in ("number", "null"):
+        whole = pa.types.is_integer(array.type) and not array.null_count
+        return _numbers(name, array, "whole" if whole else "number")
+    if kind in ("date", "time"):
         array = array.cast(pa.string())
-    elif not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+    elif kind != "text":
         raise InputError(
-            f"column {name!r} holds {kind}: only numbers, truth values and text can be used"
+            f"column {name!r} holds {array.type}: only numbers, truth values and text can be used"
         )
     values = np.empty(len(array), dtype=object)
     values[:] = array.to_pylist()
@@ -92,8 +158,9 @@ def as_numbers(name: str, array: "pa.ChunkedArray") -> Column:
         array([1. , nan, 3.5])
         >>> as_numbers("grade", pa.chunked_array([["1", "good"]]))
         Traceback (most recent call last):
-        prerank.errors.InputError: column 'grade' holds text, such as 'good'...
+        prerank.errors.InputError: column 'grade' holds text, such as 'good' (1 of 2 rows, ...
     """
+    import pandas as pd
     import pyarrow as pa
 
     column = as_column(name, array)
@@ -104,10 +171,16 @@ def as_numbers(name: str, array: "pa.ChunkedArray") -> Column:
         return _numbers(name, texts.cast(pa.float64()), "number")
     except pa.ArrowInvalid:
         pass
-    bad = next(value for value in column.values if value is not None and not _is_number(value))
+    filled = np.flatnonzero(~column.missing)
+    first = next(int(row) for row in filled if not _is_number(column.values[row]))
+    wrong = pd.to_numeric(pd.Series(column.values[filled]), errors="coerce").isna()
+    bad = column.values[first]
     advice = ": decimals need a point" if _is_number(bad.replace(",", ".")) else ""
     sample = bad if len(bad) <= _LONGEST_SAMPLE else bad[:_LONGEST_SAMPLE] + "..."
-    raise InputError(f"column {name!r} holds text, such as {sample!r}{advice}")
+    raise InputError(
+        f"column {name!r} holds text, such as {sample!r}{advice} ({max(1, int(wrong.sum()))} of "
+        f"{len(column.values)} rows, first in row {first + 1})"
+    )
 
 
 def as_float32(
@@ -129,7 +202,7 @@ def as_float32(
         Traceback (most recent call last):
         prerank.errors.InputError: column 'time' does not fit float32: its 40 distinct values ...
     """
-    values = column.values[rows]
+    values, rest = column.values[rows], column.rest[rows]
     with np.errstate(over="ignore"):
         rounded = values.astype(np.float32)
     bad = ~np.isfinite(rounded)
@@ -138,9 +211,21 @@ def as_float32(
             f"column {column.name!r} has {int(bad.sum())} values that are infinite or too large "
             f"for float32, such as {values[bad][0]}"
         )
-    if faithful and len(values):
-        _refuse_rounding(column.name, values, column.rest[rows], rounded)
-    return rounded
+    if not (faithful and len(values)):
+        return rounded
+    error = np.abs((rounded - values) - rest).max()
+    spread = ((values - values[0]) + rest).std()
+    if error <= _MOST_ROUNDING * spread or (distinct := _distinct(values, rest)) == 1:
+        return rounded
+    if np.abs(values).max() < np.finfo(np.float32).tiny:
+        advice = f"divide it by a unit, such as {spread or np.abs(values).max():.0e}"
+    else:
+        advice = "subtract an offset from it, such as its smallest value"
+    raise InputError(
+        f"column {column.name!r} does not fit float32: its {distinct} distinct values become "
+        f"{len(np.unique(rounded))}, moved by up to {error:.2g} where their standard deviation is "
+        f"{spread:.2g}; {advice}"
+    )
 
 
 def refuse_constant(name: str, values: npt.NDArray[Any]) -> None:
@@ -151,53 +236,24 @@ def refuse_constant(name: str, values: npt.NDArray[Any]) -> None:
         )
 
 
-def _refuse_rounding(
-    name: str,
-    values: npt.NDArray[np.float64],
-    rest: npt.NDArray[np.float64],
-    rounded: npt.NDArray[np.float32],
-) -> None:
-    error = np.abs((rounded - values) - rest).max()
-    spread = ((values - values[0]) + rest).std()
-    if error <= _MOST_ROUNDING * spread:
-        return
-    distinct = _distinct(values, rest)
-    if distinct == 1:
-        return
-    if np.abs(values).max() < np.finfo(np.float32).tiny:
-        advice = f"divide it by a unit, such as {spread or np.abs(values).max():.0e}"
-    else:
-        advice = "subtract an offset from it, such as its smallest value"
-    raise InputError(
-        f"column {name!r} does not fit float32: its {distinct} distinct values become "
-        f"{len(np.unique(rounded))}, moved by up to {error:.2g} where their standard deviation is "
-        f"{spread:.2g}; {advice}"
-    )
-
-
 def _numbers(name: str, array: "pa.ChunkedArray", kind: str) -> Column:
+    """Float64 values, and what they leave out of whole numbers and decimals beyond 2^53."""
     import pyarrow as pa
 
     # Not safe: a whole number beyond 2^53 is rounded instead of refused.
     values = array.cast(pa.float64(), safe=False).to_numpy()
-    return Column(name, values, np.isnan(values), kind, _rest(array, values))
+    rest = np.zeros(len(values))
+    if pa.types.is_integer(array.type) or pa.types.is_decimal(array.type):
+        large = np.flatnonzero(np.abs(values) > _LARGEST_EXACT)
+        pairs = zip(array.take(pa.array(large)).to_pylist(), values[large], strict=True)
+        rest[large] = [float(exact - int(value)) for exact, value in pairs]
+    return Column(name, values, np.isnan(values), kind, rest)
 
 
 def _distinct(values: npt.NDArray[np.float64], rest: npt.NDArray[np.float64]) -> int:
     if rest.any():
         return len(set(zip(values.tolist(), rest.tolist(), strict=True)))
     return len(np.unique(values))
-
-
-def _rest(array: "pa.ChunkedArray", values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    import pyarrow as pa
-
-    rest = np.zeros(len(values))
-    if pa.types.is_integer(array.type) or pa.types.is_decimal(array.type):
-        large = np.flatnonzero(np.abs(values) > _LARGEST_EXACT)
-        pairs = zip(array.take(pa.array(large)).to_pylist(), values[large], strict=True)
-        rest[large] = [float(exact - int(value)) for exact, value in pairs]
-    return rest
 
 
 def _is_number(text: str) -> bool:

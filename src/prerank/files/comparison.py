@@ -7,11 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
+from prerank.files.columns import decoded, family
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["comparable", "decoded", "factorise", "is_number", "ranked"]
+__all__ = ["comparable", "factorise", "order_lines", "ranked"]
 
 
 def comparable(
@@ -70,10 +71,29 @@ def ranked(column: "pa.ChunkedArray") -> npt.NDArray[np.int64]:
     import pyarrow.compute as pc
 
     encoded = decoded(column).combine_chunks().dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary).to_numpy()
-    places = np.empty(len(order), dtype=np.int64)
-    places[order] = np.arange(len(order))
+    places = np.argsort(pc.sort_indices(encoded.dictionary).to_numpy())
     return places[encoded.indices.to_numpy()]
+
+
+def order_lines(
+    rows: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], tuple[int, int] | None]:
+    """Lines by their rows and sample numbers, and the first two lines that agree in both.
+
+    Args:
+        rows: `(R,)`, the row of the observations that each line belongs to; negative ones are left
+            out.
+        numbers: `(R,)`, of the samples.
+
+    Example:
+        >>> order_lines(np.array([1, 0, -1, 0]), np.array([0, 1, 0, 0]))
+        (array([3, 1, 0]), None)
+    """
+    found = np.flatnonzero(rows >= 0)
+    order = found[np.lexsort((numbers[found], rows[found]))]
+    again = np.flatnonzero((np.diff(rows[order]) == 0) & (np.diff(numbers[order]) == 0))
+    pair = (int(order[again[0]]), int(order[again[0] + 1])) if len(again) else None
+    return order, pair
 
 
 def _codes(column: "pa.ChunkedArray") -> npt.NDArray[np.int64]:
@@ -96,7 +116,7 @@ def _cast(column: "pa.ChunkedArray", goal: "pa.DataType") -> "pa.ChunkedArray | 
     import pyarrow as pa
 
     types = pa.types
-    rounds = is_number(column.type) or types.is_timestamp(column.type)
+    rounds = family(column.type) == "number" or types.is_timestamp(column.type)
     if types.is_timestamp(column.type) and column.type.tz and types.is_timestamp(goal):
         goal_zoned = pa.timestamp(goal.unit, column.type.tz)  # then as UTC, which is kept inside
         return column.cast(goal_zoned, safe=False).cast(pa.int64()).cast(goal)
@@ -110,13 +130,12 @@ def _common_types(left: "pa.DataType", right: "pa.DataType") -> "list[pa.DataTyp
     """The types to try for a comparison, best first."""
     import pyarrow as pa
 
-    types = pa.types
     kinds = (left, right)
-    if all(types.is_integer(kind) for kind in kinds):
+    if all(pa.types.is_integer(kind) for kind in kinds):
         return [pa.int64()]
-    if all(types.is_floating(kind) for kind in kinds):
+    if all(pa.types.is_floating(kind) for kind in kinds):
         return [min(kinds, key=lambda kind: int(kind.bit_width))]
-    families = {_family(kind) for kind in kinds}
+    families = {family(kind) for kind in kinds}
     if families <= {"number", "truth"}:
         return [pa.float64()]
     if families <= {"number", "truth", "text"}:
@@ -124,35 +143,3 @@ def _common_types(left: "pa.DataType", right: "pa.DataType") -> "list[pa.DataTyp
     if families <= {"date", "text"}:
         return [pa.timestamp("us"), pa.timestamp("us", "UTC")]
     return {"duration": [pa.duration("us")], "time": [pa.time64("us")]}.get("".join(families), [])
-
-
-def _family(kind: "pa.DataType") -> str:
-    import pyarrow as pa
-
-    types = pa.types
-    tests = {
-        "number": is_number,
-        "truth": types.is_boolean,
-        "date": lambda kind: types.is_timestamp(kind) or types.is_date(kind),
-        "duration": types.is_duration,
-        "time": types.is_time,
-        "text": lambda kind: (
-            types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-        ),
-    }
-    return next((name for name, test in tests.items() if test(kind)), str(kind))
-
-
-def is_number(kind: "pa.DataType") -> bool:
-    """Whether a type is one of numbers; truth values and dates are none."""
-    import pyarrow as pa
-
-    types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
-
-
-def decoded(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
-    """A column without the dictionary that may stand before its values."""
-    import pyarrow as pa
-
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

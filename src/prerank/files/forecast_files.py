@@ -2,43 +2,64 @@
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from prerank.errors import InputError
-from prerank.files.column_files import ROW_NUMBERS, read_columns
-from prerank.files.comparison import factorise
-from prerank.files.forecast_parts import Choices, Forecasts, Matched
-from prerank.files.frames import Frame, is_numeric, listed, option
-from prerank.files.netcdf import (
-    dataset_observations,
-    dataset_targets,
-    match_dataset,
-    read_dataset,
-)
-from prerank.files.sample_arrays import (
-    KEY_PREFIX,
-    array_names,
-    array_observations,
-    match_array,
-    read_arrays,
-)
-from prerank.files.sample_tables import match_table, numbered_columns, offered_targets
+from prerank.errors import InputError, ShapeError
+from prerank.files.alignment import Choices, Matched
+from prerank.files.column_files import ROW_NUMBERS, TABLES, read_frame
+from prerank.files.frames import Frame, listed, naming, option
+from prerank.files.netcdf import SampleGrid, read_dataset
+from prerank.files.sample_arrays import SampleArrays, read_arrays
+from prerank.files.sample_tables import SampleTable
 from prerank.files.user_tables import Names, pick_names
 from prerank.inputs import repeated
 
-if TYPE_CHECKING:
-    import xarray as xr
+__all__ = ["Forecasts", "read_forecasts"]
 
-__all__ = ["read_forecasts"]
-
-_TABLES = (".csv", ".tsv", ".txt", ".data", ".arff", ".parquet", ".pq")
 _ARRAYS, _NETCDF = (".npy", ".npz"), (".nc", ".nc4", ".netcdf")
 
-Content: TypeAlias = "Frame | dict[str, npt.NDArray[Any]] | xr.Dataset"
+
+@dataclass(frozen=True, eq=False)
+class Forecasts:
+    """Samples of N forecasts beside what was observed, row by row.
+
+    Attributes:
+        samples: `(S, N, D)`.
+        observations: `(N, D)`.
+        targets: names of the targets, D of them.
+        groups: the group of each row, N of them; None where none were asked for.
+        remarks: sentences on how the files were read, and on what was left out.
+
+    Example:
+        >>> forecasts = Forecasts(np.zeros((20, 5, 2)), np.ones((5, 2)), ("wind", "rain"))
+        >>> forecasts.samples.shape, forecasts.targets
+        ((20, 5, 2), ('wind', 'rain'))
+    """
+
+    samples: npt.NDArray[np.float64]
+    observations: npt.NDArray[np.float64]
+    targets: tuple[str, ...]
+    groups: tuple[str, ...] | None = None
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together."""
+        shape = self.observations.shape
+        if self.samples.ndim != 3 or self.samples.shape[1:] != shape:
+            raise ShapeError(
+                f"samples have shape {self.samples.shape} and observations {shape}: they must be "
+                "(S, N, D) and (N, D)"
+            )
+        rows = shape[0] if self.groups is None else len(self.groups)
+        if (rows, len(self.targets)) != shape:
+            raise ShapeError(
+                f"observations have shape {shape}, but there are {rows} groups and "
+                f"{len(self.targets)} names of targets"
+            )
 
 
 def read_forecasts(
@@ -53,7 +74,7 @@ def read_forecasts(
 ) -> Forecasts:
     r"""Read samples of forecasts and what was observed, and put them side by side.
 
-    Samples and observations may be of different formats; suffixes tell:
+    Samples and observations may be of different formats, by their suffixes:
 
     - Tables (CSV, ARFF, Parquet). *Long* ones have a row for each forecast and sample, with a
       column `sample`, `member`, `realization`, `number`, `draw` or `ensemble` and one for each
@@ -97,44 +118,50 @@ def read_forecasts(
         >>> forecasts.remarks[1]
         '1 of 3 rows of the observations have no forecast and were left out'
     """
-    source = Path(samples)
-    truth = source if observations is None else Path(observations)
-    predicted = _read(source)
-    alone = truth == source or (truth.exists() and truth.samefile(source))
-    observed = predicted if alone else _read(truth)
-    known = {*_names_in(source, predicted), *_names_in(truth, observed)}
+    path = Path(samples)
+    truth = path if observations is None else Path(observations)
+    source = _open(path)
+    alone = truth == path or (truth.exists() and truth.samefile(path))
+    observed = source if alone else _open(truth)
+    with naming(path):
+        names = source.names()
+    with naming(truth):
+        names |= observed.names()
     choices = Choices(
-        _names(targets, "targets", known), _names(key, "key", known), sample, sample_axis, by
+        _names(targets, "targets", names), _names(key, "key", names), sample, sample_axis, by
     )
-    _check_choices(source, predicted, choices)
-    if alone:
-        frame = _own_observations(source, predicted, choices)
-    else:
-        frame = _observations(truth, observed, _offered(predicted, choices), choices)
-    if isinstance(predicted, Frame):
-        matched = match_table(predicted, frame, choices)
-    elif isinstance(predicted, dict):
-        matched = match_array(source, predicted, frame, choices)
-    else:
-        matched = match_dataset(source, predicted, frame, choices)
-    _check_samples(source, matched)
+    _check_choices(path, source, choices)
+    if alone and not source.has_observations:
+        raise InputError(
+            f"{path}: there are no observations beside the samples: an .npz file can hold them in "
+            "an array 'observations', a wide table in columns of their own; or name another file"
+        )
+    with naming(path):
+        offered = () if alone else source.offered(choices)
+    with naming(truth):
+        frame = observed.observations(choices, offered)
+    with naming(path, truth):
+        matched = source.match(frame, choices)
+        _check_samples(matched)
     values = _observed_values(frame, matched)
     groups = None if by is None else _groups(frame, matched, by)
     remarks = matched.remarks
     if choices.targets is None and not alone:
-        ours = _names_in(source, predicted) | {*(choices.key or ()), by}
-        theirs = [name for name in _numeric_names(observed, frame) if name not in ours]
+        ours = source.names() | {*(choices.key or ()), by}
+        # Of a grid only what has samples was read.
+        known = observed.offered(choices) if isinstance(observed, SampleGrid) else frame.numeric
+        theirs = [name for name in known if name not in ours]
         remarks = (*remarks, *_unjudged(matched, theirs, truth))
     return Forecasts(matched.values, values, matched.targets, groups, remarks)
 
 
-def _read(path: Path) -> Content:
-    """What a file holds: columns, arrays or a dataset, as its suffix says."""
+def _open(path: Path) -> SampleTable | SampleArrays | SampleGrid:
+    """Read a file; the suffix determines its format."""
     suffix = path.suffix.lower()
-    if suffix not in _TABLES + _ARRAYS + _NETCDF:
+    if suffix not in TABLES + _ARRAYS + _NETCDF:
         raise InputError(
             f"{path}: a file that ends in {suffix!r} cannot be read: known are "
-            f"{', '.join(_TABLES + _ARRAYS + _NETCDF)}"
+            f"{', '.join(TABLES + _ARRAYS + _NETCDF)}"
         )
     try:
         with path.open("rb") as file:
@@ -145,57 +172,12 @@ def _read(path: Path) -> Content:
     if empty:
         raise InputError(f"{path}: the file is empty")
     if suffix in _ARRAYS:
-        return read_arrays(path)
+        return SampleArrays(path, read_arrays(path))
     if suffix in _NETCDF:
-        return read_dataset(path)
-    table = read_columns(path)
-    if table.num_rows == 0:
-        raise InputError(f"{path}: the table has no rows")
-    names = [name for name in table.column_names if not ROW_NUMBERS.fullmatch(name)]
-    return Frame(path, table.num_rows, {name: table[name] for name in names})
-
-
-def _own_observations(path: Path, content: Content, choices: Choices) -> Frame:
-    """Observations that stand in the file of the samples."""
-    if isinstance(content, Frame):
-        return content
-    if isinstance(content, dict) and "observations" in content:
-        return array_observations(path, content, choices.targets)
-    raise InputError(
-        f"{path}: there are no observations beside the samples: an .npz file can hold them in an "
-        "array 'observations', a wide table in columns of their own; or name another file"
-    )
-
-
-def _observations(
-    path: Path, content: Content, offered: Collection[str], choices: Choices
-) -> Frame:
-    """Observations as columns; those without names take the ones that the samples offer."""
-    if isinstance(content, Frame):
-        return content
-    if isinstance(content, dict):
-        return array_observations(path, content, choices.targets or tuple(offered) or None)
-    known = dataset_targets(content)
-    names = choices.targets or tuple(name for name in known if name in offered) or known
-    if not names:
-        raise InputError(f"{path}: there is no variable with numbers for a target")
-    return dataset_observations(path, content, names)
-
-
-def _offered(content: Content, choices: Choices) -> tuple[str, ...]:
-    """Names that the file of samples has for its targets; none where it has no names."""
-    if isinstance(content, Frame):
-        return offered_targets(content, choices)
-    if isinstance(content, dict):
-        return array_names(content) or ()
-    return dataset_targets(content)
-
-
-def _numeric_names(content: Content, frame: Frame) -> tuple[str, ...]:
-    """Names of the observations that could be targets."""
-    if isinstance(content, Frame | dict):
-        return tuple(name for name, column in frame.columns.items() if is_numeric(column))
-    return dataset_targets(content)
+        return SampleGrid(path, read_dataset(path))
+    table = read_frame(path)
+    columns = {n: c for n, c in table.columns.items() if not ROW_NUMBERS.fullmatch(n)}
+    return SampleTable(Frame(path, table.size, columns))
 
 
 def _unjudged(matched: Matched, theirs: Sequence[str], truth: Path) -> Iterator[str]:
@@ -208,30 +190,30 @@ def _unjudged(matched: Matched, theirs: Sequence[str], truth: Path) -> Iterator[
         yield f"columns of {truth.name} without samples were not judged: {listed(theirs)}"
 
 
-def _check_choices(path: Path, content: Content, choices: Choices) -> None:
+def _check_choices(path: Path, source: object, choices: Choices) -> None:
     """Refuse what says nothing about a file of this format."""
-    if choices.sample_axis is not None and not isinstance(content, dict):
+    if choices.sample_axis is not None and not isinstance(source, SampleArrays):
         raise InputError(
             f"{path}: {option('sample_axis')} is for arrays: use {option('sample')} for tables and "
             "netCDF"
         )
-    if choices.sample is not None and isinstance(content, dict):
+    if choices.sample is not None and isinstance(source, SampleArrays):
         raise InputError(
             f"{path}: {option('sample')} is for tables and netCDF: use {option('sample_axis')} for "
             "arrays"
         )
 
 
-def _check_samples(path: Path, matched: Matched) -> None:
+def _check_samples(matched: Matched) -> None:
     values = matched.values
     if len(values) < 2:
-        raise InputError(f"{path}: {len(values)} sample for each forecast, where 2 are needed")
+        raise InputError(f"{len(values)} sample for each forecast, where 2 are needed")
     bad = ~np.isfinite(values)
     if bad.any():
         s, n, d = (int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
         raise InputError(
-            f"{path}: {int(bad.sum())} of {bad.size} values are missing, NaN or infinite, the "
-            f"first in {matched.place(s, n, d)}: remove those forecasts, or mend them"
+            f"{int(bad.sum())} of {bad.size} values are missing, NaN or infinite, the first in "
+            f"{matched.place(s, n, d)}: remove those forecasts, or mend them"
         )
 
 
@@ -258,7 +240,7 @@ def _groups(frame: Frame, matched: Matched, by: str) -> tuple[str, ...]:
     if by in frame.columns or by not in source.columns:
         return frame.text(by, matched.rows)
     origins = matched.origins.reshape(len(matched.rows), -1)  # (N, S) for a long table
-    codes = factorise([source.columns[by]])[origins]
+    codes = source.codes(by)[origins]
     mixed = (codes != codes[:, :1]).any(axis=1)
     if mixed.any():
         first = int(origins[int(mixed.argmax()), 0])
@@ -267,23 +249,6 @@ def _groups(frame: Frame, matched: Matched, by: str) -> tuple[str, ...]:
             f"that of data row {first + 1}: groups are groups of forecasts"
         )
     return source.text(by, origins[:, 0])
-
-
-def _names_in(path: Path, content: Content) -> set[str]:
-    """All names that a file knows: of columns, targets, keys and dimensions."""
-    if isinstance(content, Frame):
-        return {*content.columns, *numbered_columns(content)}
-    if not isinstance(content, dict):
-        return {str(name) for name in (*content.variables, *content.dims)}
-    targets = array_names(content) or ()
-    again = repeated(targets)
-    if again:
-        raise InputError(
-            f"{path}: the array 'targets' names {', '.join(again)} more than once: give each "
-            "target a name of its own"
-        )
-    keys = (name.removeprefix(KEY_PREFIX) for name in content if name.startswith(KEY_PREFIX))
-    return {*targets, *keys}
 
 
 def _names(value: str | Names | None, what: str, known: Collection[str]) -> tuple[str, ...] | None:

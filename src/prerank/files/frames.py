@@ -1,22 +1,24 @@
-"""The columns of a file, whatever its format: found by name, told in words, as numbers or text."""
+"""The columns of a file, whatever its format, found by name, with messages that name the file."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.files.columns import as_numbers
-from prerank.files.comparison import decoded, is_number
+from prerank.files.columns import as_numbers, decoded, family
+from prerank.files.comparison import factorise
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Frame", "as_arrow", "find_name", "is_nested", "is_numeric", "listed", "option"]
+__all__ = ["Frame", "did_you_mean", "find_name", "listed", "naming", "option"]
 
 _MOST_LISTED = 12
 
@@ -27,13 +29,14 @@ class Frame:
 
     Attributes:
         path: of the file, for messages.
-        size: how many values each column has.
+        size: number of values in each column.
         columns: by name.
-        dims: for a file with dimensions, how long each of those is that span the rows.
-        bare: the dimensions among them that have no coordinates; their columns count from 0.
+        dims: for a file with dimensions, the lengths of those that span the rows.
+        bare: the dimensions among them without coordinates; their columns count from 0.
 
     Example:
-        >>> frame = Frame(Path("a.csv"), 2, {"city": as_arrow(np.array(["Bonn", "Ghent"]))})
+        >>> import pyarrow as pa
+        >>> frame = Frame(Path("a.csv"), 2, {"city": pa.chunked_array([["Bonn", "Ghent"]])})
         >>> frame.text("city", np.array([1])), frame.described(["city"], 1)
         (('Ghent',), "city='Ghent'")
         >>> frame.column("town")
@@ -47,9 +50,15 @@ class Frame:
     dims: Mapping[str, int] = field(default_factory=dict)
     bare: frozenset[str] = frozenset()
 
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        """Names of the columns with numbers; truth values, dates and text do not count."""
+        return tuple(n for n, column in self.columns.items() if family(column.type) == "number")
+
     def column(self, name: str, use: str = "") -> "pa.ChunkedArray":
-        """The column of that name; one that is not there raises, and says what it is for."""
-        return self.columns[find_name(self.path, name, self.columns, use)]
+        """The column of that name; an unknown name raises, and the message says what it is for."""
+        with naming(self.path):
+            return self.columns[find_name(name, self.columns, use)]
 
     def complete(self, name: str, use: str) -> "pa.ChunkedArray":
         """The column of that name, where every row has a value."""
@@ -87,7 +96,18 @@ class Frame:
                 f"{self.path}: column {name!r} for the groups has no value in data row "
                 f"{rows[missing.argmax()] + 1}: fill it in, or name another column"
             )
-        return tuple(_text(value) for value in column.to_pylist())
+        whole = (
+            int(v) if isinstance(v, float) and v.is_integer() else v for v in column.to_pylist()
+        )
+        return tuple(map(str, whole))
+
+    def codes(self, *names: str) -> npt.NDArray[np.int64]:
+        """Numbers of the rows, equal where the rows agree in these columns."""
+        return factorise([self.columns[name] for name in names])
+
+    def distinguishes(self, names: Sequence[str]) -> bool:
+        """Whether no two rows agree in all of these columns."""
+        return len(np.unique(self.codes(*names))) == self.size if names else self.size < 2
 
     def described(self, names: Sequence[str], row: int) -> str:
         """A row in words: its values in some columns, or its number where there are none."""
@@ -100,14 +120,41 @@ class Frame:
         )
 
 
-def find_name(path: Path, name: str, names: Collection[str], use: str = "") -> str:
-    """A name that is among others; one that is not raises, and suggests what may be meant."""
-    if name in names:
-        return name
-    near = get_close_matches(name.lower(), [other.lower() for other in names], n=3)
-    meant = [other for other in names if other.lower() in near]
-    hint = f"did you mean {listed(meant)}" if meant else f"there are {listed(names) or 'none'}"
-    raise InputError(f"{path}: no column {name!r}{use}; {hint}")
+@contextmanager
+def naming(path: Path, *others: Path) -> Iterator[None]:
+    """Put the path of a file before the message of an `InputError`.
+
+    Args:
+        path: of the file.
+        others: further files that are read; a message that begins with one of them stays.
+    """
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(tuple(f"{known}: " for known in (path, *others))):
+            raise
+        raise type(error)(f"{path}: {error}") from error
+
+
+def find_name(name: str, names: Collection[str], use: str = "") -> str:
+    """A name that is among others; an unknown one raises, with similar ones in the message."""
+    if name not in names:
+        raise InputError(f"no column {name!r}{use}; {did_you_mean([name], names)}")
+    return name
+
+
+def did_you_mean(wanted: Sequence[str], known: Collection[str], *, cutoff: float = 0.6) -> str:
+    """Known names that are similar to unknown ones, or else those that there are.
+
+    Example:
+        >>> did_you_mean(["Flwo"], ["flow", "depth"]), did_you_mean(["q"], ["flow", "depth"])
+        ('did you mean flow?', 'there are flow, depth')
+    """
+    similar = {other.lower(): other for other in reversed(list(known))}
+    near = [similar[m] for w in wanted for m in get_close_matches(w.lower(), similar, 3, cutoff)]
+    if near:
+        return f"did you mean {', '.join(dict.fromkeys(near))}?"
+    return f"there are {listed(known) or 'none'}"
 
 
 def listed(names: Collection[str]) -> str:
@@ -123,50 +170,10 @@ def listed(names: Collection[str]) -> str:
 
 
 def option(name: str) -> str:
-    """What to say the name with: the argument, and the option of the command line.
+    """How to name an argument in a message: in Python, and on the command line.
 
     Example:
         >>> option("sample_axis")
         'sample_axis (--sample-axis)'
     """
     return f"{name} (--{name.replace('_', '-')})"
-
-
-def is_numeric(column: "pa.ChunkedArray") -> bool:
-    """Whether a column holds numbers; truth values, dates and text are none."""
-    return is_number(decoded(column).type)
-
-
-def is_nested(column: "pa.ChunkedArray") -> bool:
-    """Whether the values of a column are lists or records, which have no order."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_nested(decoded(column).type))
-
-
-def as_arrow(values: npt.NDArray[Any]) -> "pa.ChunkedArray":
-    """One axis of numbers, dates or text as a column.
-
-    Example:
-        >>> as_arrow(np.array(["2024-05-01T06"], dtype="datetime64[h]")).type
-        TimestampType(timestamp[s])
-    """
-    import pyarrow as pa
-
-    kind = values.dtype.kind
-    if kind == "S":
-        values = np.char.decode(values, "utf-8", "replace")
-    elif kind in "mM" and np.datetime_data(values.dtype)[0] in ("Y", "M", "W", "h", "m"):
-        values = values.astype(f"{kind}8[s]")
-    elif values.dtype.byteorder not in "=|":
-        values = values.astype(values.dtype.newbyteorder("="))
-    try:
-        array = pa.array(values.tolist() if kind == "O" else np.ascontiguousarray(values))
-    except (pa.ArrowException, TypeError, ValueError):
-        texts = [str(value).encode("utf-8", "replace").decode() for value in values.tolist()]
-        array = pa.array(texts)
-    return pa.chunked_array([array])
-
-
-def _text(value: object) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.files.alignment import ROW, Places, are_distinct, choose_keys, find_places
-from prerank.files.comparison import factorise, ranked
-from prerank.files.forecast_parts import Choices, Matched
-from prerank.files.frames import Frame, is_nested, is_numeric, listed, option
+from prerank.files.alignment import ROW, Choices, Matched, Places, choose_keys, find_places
+from prerank.files.columns import family
+from prerank.files.comparison import order_lines, ranked
+from prerank.files.frames import Frame, listed, option
 
 __all__ = ["match_long", "varies"]
 
@@ -28,15 +28,11 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
         label: the column that numbers the samples.
     """
     numbered = samples.complete(label, " for the samples")
-    if is_nested(numbered):
-        raise InputError(
-            f"{samples.path}: column {label!r} for the samples holds {numbered.type}: number them"
-        )
+    if family(numbered.type) == "nested":
+        raise InputError(f"column {label!r} for the samples holds {numbered.type}: number them")
     numbers = ranked(numbered)
     if numbers.max() == 0:
-        raise InputError(
-            f"{samples.path}: column {label!r} numbers a single sample, where 2 are needed"
-        )
+        raise InputError(f"column {label!r} numbers a single sample, where 2 are needed")
     others = {label, *(choices.key or ())} | ({choices.by} if choices.by else set())
     free = [n for n in observations.columns if n in samples.columns and n not in others]
     varying = {name: varies(_codes(samples, name), numbers) for name in free}
@@ -54,9 +50,13 @@ def match_long(samples: Frame, observations: Frame, choices: Choices, label: str
             keys = choose_keys(samples, observations, taken, choices.by)
     else:
         keys = choices.key
-    places = find_places(
-        samples, observations, keys, chosen=choices.key is not None, by_order=False
-    )
+    places = find_places(samples, observations, keys, chosen=choices.key is not None)
+    if places is None:
+        raise InputError(
+            "nothing tells which forecast a row belongs to: name columns that are also in "
+            f"{observations.path.name} with {option('key')}, or add a column {ROW!r} that counts "
+            "the rows of the observations from 0"
+        )
     if choices.key is None:
         _refuse_doubtful_keys(samples, observations, places)
     chosen = _by_forecast(samples, places, numbers, label)  # (N, S)
@@ -108,7 +108,7 @@ def varies(values: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> boo
 
 
 def _codes(samples: Frame, name: str) -> npt.NDArray[np.int64]:
-    codes = factorise([samples.columns[name]])
+    codes = samples.codes(name)
     codes[samples.missing(name)] = -1
     return codes
 
@@ -118,13 +118,13 @@ def _targets(samples: Frame, observations: Frame, varying: Mapping[str, bool]) -
     found = tuple(
         name
         for name, differs in varying.items()
-        if differs and (is_numeric(samples.columns[name]) or is_numeric(observations.columns[name]))
+        if differs and name in samples.numeric + observations.numeric
     )
     if not found:
         raise InputError(
-            f"{samples.path}: no column in common with {observations.path.name} differs from "
-            f"sample to sample: name the targets with {option('targets')}; here are "
-            f"{listed(samples.columns)}, there {listed(observations.columns)}"
+            f"no column in common with {observations.path.name} differs from sample to sample: "
+            f"name the targets with {option('targets')}; here are {listed(samples.columns)}, there "
+            f"{listed(observations.columns)}"
         )
     return found
 
@@ -135,9 +135,9 @@ def _alone(
     """Columns that only the samples have, and that would be targets."""
     return tuple(
         name
-        for name, column in samples.columns.items()
+        for name in samples.numeric
         if name not in observations.columns and name not in {ROW, *others}
-        if is_numeric(column) and varies(_codes(samples, name), numbers)
+        if varies(_codes(samples, name), numbers)
     )
 
 
@@ -149,16 +149,16 @@ def _refuse_tidy(
 ) -> None:
     """Refuse a table with a row for each forecast, sample and target, and say how to reshape it."""
     for name, column in samples.columns.items():
-        if is_numeric(column) or name in others:
+        if name in samples.numeric or name in others:
             continue
         if set(wanted).isdisjoint(map(str, column.unique().to_pylist())):
             continue
         values = _alone(samples, replace(samples, columns={}), numbers, others)[:1]
         rest = [other for other in samples.columns if other not in (name, *values)]
         raise InputError(
-            f"{samples.path}: column {name!r} holds names of targets, where each target needs a "
-            f"column of its own: reshape the table, in pandas with .pivot(index={rest}, "
-            f"columns={name!r}, values={next(iter(values), 'value')!r}).reset_index()"
+            f"column {name!r} holds names of targets, where each target needs a column of its own: "
+            f"reshape the table, in pandas with .pivot(index={rest}, columns={name!r}, "
+            f"values={next(iter(values), 'value')!r}).reset_index()"
         )
 
 
@@ -166,29 +166,25 @@ def _by_forecast(
     samples: Frame, places: Places, numbers: npt.NDArray[np.int64], label: str
 ) -> npt.NDArray[np.int64]:
     """Rows of the table, `(N, S)`: forecasts as their observations, samples as their numbers."""
-    found = np.flatnonzero(places.rows >= 0)
-    order = found[np.lexsort((numbers[found], places.rows[found]))]
-    rows, ranks = places.rows[order], numbers[order]
+    order, again = order_lines(places.rows, numbers)
     keys = places.keys or (ROW,)
-    again = np.flatnonzero((rows[1:] == rows[:-1]) & (ranks[1:] == ranks[:-1]))
-    if len(again):
-        first, second = order[again[0]], order[again[0] + 1]
+    if again:
+        first, second = again
         raise InputError(
-            f"{samples.path}: {samples.described([*keys, label], int(first))} stands in data rows "
-            f"{first + 1} and {second + 1}: keep one of them, or name all columns that tell the "
-            f"forecasts apart with {option('key')}"
+            f"{samples.described([*keys, label], first)} stands in data rows {first + 1} and "
+            f"{second + 1}: keep one of them, or name all columns that tell the forecasts apart "
+            f"with {option('key')}"
         )
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    counts = np.diff(starts, append=len(rows))
+    starts = np.flatnonzero(np.diff(places.rows[order], prepend=-1))
+    counts = np.diff(starts, append=len(order))
     usual = int(np.bincount(counts).argmax())
     odd = np.flatnonzero(counts != usual)
     if len(odd):
         first = int(odd[0])
         what = samples.described(keys, int(order[starts[first]]))
         raise InputError(
-            f"{samples.path}: {len(odd)} of {len(counts)} forecasts have another number of samples "
-            f"than {usual}, the first of them {what} with {counts[first]}: give every forecast "
-            "equally many"
+            f"{len(odd)} of {len(counts)} forecasts have another number of samples than {usual}, "
+            f"the first of them {what} with {counts[first]}: give every forecast equally many"
         )
     return order.reshape(-1, usual)
 
@@ -197,13 +193,13 @@ def _refuse_doubtful_keys(samples: Frame, observations: Frame, places: Places) -
     """A target that no sample varies looks like a key, and would select rows by their outcome."""
     for name in places.keys:
         rest = [key for key in places.keys if key != name]
-        doubtful = is_numeric(observations.columns[name]) and are_distinct(observations, rest)
+        doubtful = name in observations.numeric and observations.distinguishes(rest)
         if not (doubtful and rest):
             continue
-        without = find_places(samples, observations, rest, chosen=True, by_order=False)
-        if not np.array_equal(without.rows, places.rows):
+        without = find_places(samples, observations, rest, chosen=True)
+        if without is not None and not np.array_equal(without.rows, places.rows):
             raise InputError(
-                f"{samples.path}: column {name!r} is the same in every sample of a forecast and "
-                f"differs from {observations.path.name}: say whether it is a target, with "
-                f"{option('targets')}, or tells forecasts apart, with {option('key')}"
+                f"column {name!r} is the same in every sample of a forecast and differs from "
+                f"{observations.path.name}: say whether it is a target, with {option('targets')}, "
+                f"or tells forecasts apart, with {option('key')}"
             )

@@ -2,7 +2,8 @@
 
 import math
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -11,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError, ShapeError
-from prerank.files.alignment import choose_keys, find_places, one_each
-from prerank.files.checks import check_size
-from prerank.files.forecast_parts import Choices, Matched
-from prerank.files.frames import Frame, as_arrow, find_name, is_numeric, listed, option
+from prerank.files.alignment import Choices, Matched, Stack
+from prerank.files.columns import as_arrow
+from prerank.files.disk import check_size
+from prerank.files.frames import Frame, find_name, listed, naming, option
+from prerank.inputs import repeated
 
-__all__ = ["KEY_PREFIX", "array_names", "array_observations", "match_array", "read_arrays"]
+__all__ = ["KEY_PREFIX", "SampleArrays", "read_arrays"]
 
 KEY_PREFIX = "key_"
 _SAMPLES, _OBSERVATIONS, _TARGETS, _AXIS = "samples", "observations", "targets", "sample_axis"
@@ -27,13 +29,11 @@ _HEADERS: dict[tuple[int, int], Callable[[IO[bytes]], tuple[tuple[int, ...], boo
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 
-Arrays = Mapping[str, npt.NDArray[Any]]
-
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Read all arrays of an .npz file, or that of an .npy file, whose name is then empty."""
     try:
-        with path.open("rb") as file:
+        with naming(path), path.open("rb") as file:
             if file.read(len(_ARCHIVE)) != _ARCHIVE:
                 check_size(path, _claimed(lambda: path.open("rb")))
                 return {"": _read(lambda: path.open("rb"))}
@@ -41,8 +41,8 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
                 begin = {name: partial(archive.open, name) for name in archive.namelist()}
                 check_size(path, sum(map(_claimed, begin.values())))
                 return {name.removesuffix(".npy"): _read(b) for name, b in begin.items()}
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+    except InputError:
+        raise
     except Exception as error:  # what a broken file raises is not documented
         objects = "Object arrays" in str(error)
         reason = "holds Python objects" if objects else "is damaged, or was not written by numpy"
@@ -66,110 +66,153 @@ def _read(begin: Callable[[], IO[bytes]]) -> npt.NDArray[Any]:
         return array
 
 
-def array_names(arrays: Arrays) -> tuple[str, ...] | None:
-    """Names of the targets, where a file holds them in an array `targets`."""
-    stored = arrays.get(_TARGETS)
-    return None if stored is None else tuple(str(name) for name in np.ravel(stored))
+@dataclass(frozen=True, eq=False)
+class SampleArrays:
+    """A file of arrays with samples, observations or both.
 
-
-def array_observations(path: Path, arrays: Arrays, names: Sequence[str] | None) -> Frame:
-    """Turn the observations of a file into columns.
-
-    Args:
+    Attributes:
         path: of the file.
-        arrays: what it holds: `observations`, or an array that is the only one.
-        names: of the targets, where the file does not name them; y0, y1, ... by default.
-
-    Example:
-        >>> frame = array_observations(Path("y.npy"), {"": np.zeros((5, 2))}, None)
-        >>> frame.size, list(frame.columns)
-        (5, ['y0', 'y1'])
+        arrays: by name; the one of an .npy file has an empty name.
     """
-    values = _numbers(path, arrays, _OBSERVATIONS)
-    if values.ndim == 1:
-        values = values[:, None]
-    if values.ndim != 2:
-        raise ShapeError(f"{path}: observations have shape {values.shape}: they must be (N, D)")
-    stored = array_names(arrays) or names
-    known = tuple(f"y{d}" for d in range(values.shape[1])) if stored is None else tuple(stored)
-    if len(known) != values.shape[1]:
-        raise ShapeError(
-            f"{path}: observations have shape {values.shape}, and {len(known)} targets are named: "
-            f"{listed(known)}; name them with {option('targets')}"
-        )
-    columns = dict(zip(known, map(as_arrow, values.T), strict=True))
-    return Frame(path, len(values), columns | _keys(path, arrays, len(values)))
 
+    path: Path
+    arrays: Mapping[str, npt.NDArray[Any]]
 
-def match_array(path: Path, arrays: Arrays, observations: Frame, choices: Choices) -> Matched:
-    """Read the samples of a file of arrays, and match its forecasts with their observations."""
-    values = _numbers(path, arrays, _SAMPLES)
-    lengths = {len(a) for name, a in arrays.items() if name.startswith(KEY_PREFIX) and a.ndim == 1}
-    size = lengths.pop() if len(lengths) == 1 else observations.size
-    frame = Frame(path, size, _keys(path, arrays, size))
-    stored = array_names(arrays)
-    targets = _targets(path, stored, frame, observations, choices)
-    names = targets if stored is None else stored
-    axis = choices.sample_axis
-    if axis is None and _AXIS in arrays and arrays[_AXIS].dtype.kind == "i" and arrays[_AXIS].size:
-        axis = int(arrays[_AXIS].flat[0])
-    values, remarks = _samples_first(path, values, (size, len(names)), axis)
-    if choices.key is None:
-        keys = choose_keys(frame, observations, targets, choices.by)
-    else:
-        keys = choices.key
-    tabled = observations.path.suffix.lower() not in (".npy", ".npz")
-    if stored is None and choices.targets is None and tabled:
-        remarks = (*remarks, f"targets were taken to be {listed(targets)}, in this order")
-    if not keys and len(observations.columns) > len(targets):
-        remarks = (*remarks, "forecasts and observations were matched by their order")
-    places = find_places(frame, observations, keys, chosen=choices.key is not None, by_order=True)
-    order = one_each(frame, places)
-    chosen = values[:, order][..., [names.index(name) for name in targets]]
+    @property
+    def has_observations(self) -> bool:
+        """Whether a file of samples has observations too."""
+        return _OBSERVATIONS in self.arrays
 
-    def place(s: int, n: int, d: int) -> str:
-        return f"sample {s}, row {order[n]} of {targets[d]!r}, counted from 0"
+    def names(self) -> set[str]:
+        """Names of targets and keys; repeated targets raise."""
+        targets = self._stored() or ()
+        again = repeated(targets)
+        if again:
+            raise InputError(
+                f"the array 'targets' names {', '.join(again)} more than once: give each target a "
+                "name of its own"
+            )
+        keys = (n.removeprefix(KEY_PREFIX) for n in self.arrays if n.startswith(KEY_PREFIX))
+        return {*targets, *keys}
 
-    rows = places.rows[order]
-    return Matched(chosen, targets, rows, place, frame, order, names, (*remarks, *places.remarks))
+    def offered(self, choices: Choices) -> tuple[str, ...]:
+        """Names of the targets, where an array `targets` holds them."""
+        return self._stored() or ()
 
+    def observations(self, choices: Choices, offered: Collection[str]) -> Frame:
+        """Turn the array `observations`, or the only one, into columns.
 
-def _targets(
-    path: Path,
-    stored: tuple[str, ...] | None,
-    frame: Frame,
-    observations: Frame,
-    choices: Choices,
-) -> tuple[str, ...]:
-    others = {choices.by, *(choices.key or ()), *frame.columns}
-    if choices.targets is not None:
-        for name in choices.targets if stored is not None else ():
-            find_name(path, name, stored or (), " for a target")
-        return choices.targets
-    if stored is None:
-        columns = observations.columns.items()
-        return tuple(n for n, column in columns if n not in others and is_numeric(column))
-    found = tuple(n for n in observations.columns if n in stored and n not in others)
-    if not found:
-        raise InputError(
-            f"{path}: none of its targets {listed(stored)} is in {observations.path.name}, which "
-            f"has {listed(observations.columns)}: name them alike"
-        )
-    return found
+        Its own names come first, then those that the caller chose, those that the samples offer,
+        and y0, y1, ...
+
+        Example:
+            >>> source = SampleArrays(Path("y.npy"), {"": np.zeros((5, 2))})
+            >>> frame = source.observations(Choices(), ())
+            >>> frame.size, list(frame.columns)
+            (5, ['y0', 'y1'])
+        """
+        values = self._values(_OBSERVATIONS)
+        if values.ndim == 1:
+            values = values[:, None]
+        if values.ndim != 2:
+            raise ShapeError(f"observations have shape {values.shape}: they must be (N, D)")
+        default = [f"y{d}" for d in range(values.shape[1])]
+        known = tuple(self._stored() or choices.targets or offered or default)
+        if len(known) != values.shape[1]:
+            raise ShapeError(
+                f"observations have shape {values.shape}, and {len(known)} targets are named: "
+                f"{listed(known)}; name them with {option('targets')}"
+            )
+        columns = dict(zip(known, map(as_arrow, values.T), strict=True))
+        return Frame(self.path, len(values), columns | self._keys(len(values)))
+
+    def match(self, observations: Frame, choices: Choices) -> Matched:
+        """Match the samples with observations."""
+        arrays, values, stored = self.arrays, self._values(_SAMPLES), self._stored()
+        sizes = {len(a) for n, a in arrays.items() if n.startswith(KEY_PREFIX) and a.ndim == 1}
+        size = sizes.pop() if len(sizes) == 1 else observations.size
+        frame = Frame(self.path, size, self._keys(size))
+        targets = self._targets(stored, frame, observations, choices)
+        names = targets if stored is None else stored
+        axis = choices.sample_axis
+        if axis is None and _AXIS in arrays:
+            known = arrays[_AXIS]
+            axis = int(known.flat[0]) if known.dtype.kind == "i" and known.size else None
+        values, remarks = _samples_first(values, (size, len(names)), axis)
+        tabled = observations.path.suffix.lower() not in (".npy", ".npz")
+        if stored is None and choices.targets is None and tabled:
+            remarks = (*remarks, f"targets were taken to be {listed(targets)}, in this order")
+
+        def place(s: int, r: int, d: int) -> str:
+            return f"sample {s}, row {r} of {targets[d]!r}, counted from 0"
+
+        chosen = values[..., [names.index(name) for name in targets]]
+        stack = Stack(frame, chosen, targets, place, names, remarks=remarks)
+        return stack.match(observations, choices)
+
+    def _stored(self) -> tuple[str, ...] | None:
+        stored = self.arrays.get(_TARGETS)
+        return None if stored is None else tuple(str(name) for name in np.ravel(stored))
+
+    def _targets(
+        self, stored: tuple[str, ...] | None, frame: Frame, observations: Frame, choices: Choices
+    ) -> tuple[str, ...]:
+        if choices.targets is not None:
+            for name in choices.targets if stored is not None else ():
+                find_name(name, stored or (), " for a target")
+            return choices.targets
+        others = {choices.by, *(choices.key or ()), *frame.columns}
+        if stored is None:
+            return tuple(n for n in observations.numeric if n not in others)
+        found = tuple(n for n in observations.columns if n in stored and n not in others)
+        if not found:
+            raise InputError(
+                f"none of its targets {listed(stored)} is in {observations.path.name}, which has "
+                f"{listed(observations.columns)}: name them alike"
+            )
+        return found
+
+    def _values(self, name: str) -> npt.NDArray[np.float64]:
+        """The array of that name, or the only one, in float64."""
+        reserved = {_SAMPLES, _OBSERVATIONS, _TARGETS, _AXIS} - {name}
+        free = [n for n in self.arrays if n not in reserved and not n.startswith(KEY_PREFIX)]
+        chosen = name if name in self.arrays else free[0] if len(free) == 1 else None
+        if chosen is None:
+            raise InputError(
+                f"no array {name!r}; there are {listed(self.arrays) or 'none'}: give it that name"
+            )
+        values = self.arrays[chosen]
+        if values.dtype.kind not in "fiub":
+            raise InputError(f"{name} are of type {values.dtype}: only numbers can be used")
+        if values.size == 0:
+            raise ShapeError(f"{name} have shape {values.shape}: there is nothing in them")
+        return values.astype(np.float64)
+
+    def _keys(self, size: int) -> dict[str, Any]:
+        keys = {n: a for n, a in self.arrays.items() if n.startswith(KEY_PREFIX)}
+        for name, values in keys.items():
+            if values.shape != (size,):
+                raise ShapeError(
+                    f"array {name!r} has shape {values.shape}, where there are {size} forecasts"
+                )
+        return {name.removeprefix(KEY_PREFIX): as_arrow(values) for name, values in keys.items()}
 
 
 def _samples_first(
-    path: Path, values: npt.NDArray[np.float64], rest: tuple[int, int], axis: int | None
+    values: npt.NDArray[np.float64], rest: tuple[int, int], axis: int | None
 ) -> tuple[npt.NDArray[np.float64], tuple[str, ...]]:
-    """Bring samples to `(S, N, D)`; where nobody names their axis, the shape has to tell."""
+    """Bring samples to `(S, N, D)`; the shape determines their axis if it is not given."""
     shape = values.shape
     full = values[..., None] if values.ndim == 2 and rest[1] == 1 else values
-    fits = [a for a in range(values.ndim) if full.ndim == 3 and _without(full.shape, a) == rest]
+    fits = [
+        a
+        for a in range(values.ndim)
+        if full.ndim == 3 and full.shape[:a] + full.shape[a + 1 :] == rest
+    ]
     if axis is not None:
         if not -values.ndim <= axis < values.ndim:
             raise InputError(
-                f"{path}: {option(_AXIS)} is {axis}, but samples have shape {shape}: axes count "
-                "from 0"
+                f"{option(_AXIS)} is {axis}, but samples have shape {shape}: axes count from 0"
             )
         axis %= values.ndim
         fits = [a for a in fits if a == axis]
@@ -177,7 +220,7 @@ def _samples_first(
         wanted = f"(S, {rest[0]}, {rest[1]})" + (f" or (S, {rest[0]})" if rest[1] == 1 else "")
         said = "" if axis is None else f" when axis {axis} is that of the samples"
         raise ShapeError(
-            f"{path}: samples have shape {shape}, which does not fit {rest[0]} rows and {rest[1]} "
+            f"samples have shape {shape}, which does not fit {rest[0]} rows and {rest[1]} "
             f"targets{said}: they should be {wanted}; if there are other targets, name them with "
             f"{option('targets')}"
         )
@@ -192,35 +235,3 @@ def _samples_first(
     elif axis is None and chosen != 0:
         remarks.append(f"the sample axis was taken to be {chosen}: only that fits shape {shape}")
     return np.moveaxis(full, chosen, 0), tuple(remarks)
-
-
-def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return shape[:axis] + shape[axis + 1 :]
-
-
-def _numbers(path: Path, arrays: Arrays, name: str) -> npt.NDArray[np.float64]:
-    """The array of that name, or the only one, in float64."""
-    reserved = {_SAMPLES, _OBSERVATIONS, _TARGETS, _AXIS} - {name}
-    free = [n for n in arrays if n not in reserved and not n.startswith(KEY_PREFIX)]
-    chosen = name if name in arrays else free[0] if len(free) == 1 else None
-    if chosen is None:
-        raise InputError(
-            f"{path}: no array {name!r}; there are {listed(list(arrays)) or 'none'}: give it that "
-            "name"
-        )
-    values = arrays[chosen]
-    if values.dtype.kind not in "fiub":
-        raise InputError(f"{path}: {name} are of type {values.dtype}: only numbers can be used")
-    if values.size == 0:
-        raise ShapeError(f"{path}: {name} have shape {values.shape}: there is nothing in them")
-    return values.astype(np.float64)
-
-
-def _keys(path: Path, arrays: Arrays, size: int) -> dict[str, Any]:
-    keys = {n: a for n, a in arrays.items() if n.startswith(KEY_PREFIX)}
-    for name, values in keys.items():
-        if values.shape != (size,):
-            raise ShapeError(
-                f"{path}: array {name!r} has shape {values.shape}, where there are {size} forecasts"
-            )
-    return {name.removeprefix(KEY_PREFIX): as_arrow(values) for name, values in keys.items()}

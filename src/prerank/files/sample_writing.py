@@ -3,20 +3,18 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError, ShapeError
 from prerank.files.alignment import ROW
-from prerank.files.atomic import write_atomically
+from prerank.files.columns import as_arrow
 from prerank.files.comparison import factorise
-from prerank.files.frames import as_arrow
+from prerank.files.disk import write_atomically
+from prerank.files.frames import naming
 from prerank.files.sample_arrays import KEY_PREFIX
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["write_samples"]
 
@@ -69,92 +67,87 @@ def write_samples(
             f"{', '.join(known)}"
         )
     names = tuple(targets)
-    values = _check_values(goal, samples, names)
-    keys = None if key is None else _check_keys(goal, key, values.shape[1])
-    _check_names(goal, [*(keys if keys is not None else (ROW,)), _SAMPLE, *names])
+    with naming(goal):
+        values = _check_values(samples, names)
+        keys = None if key is None else _check_keys(key, values.shape[1])
+        _check_names([*(keys if keys is not None else (ROW,)), _SAMPLE, *names])
     try:
-        if suffix in _ARRAYS:
-            return write_atomically(goal, lambda file: _write_arrays(file, values, names, keys))
-        table = _long_table(values, names, keys)
-        if suffix in _PARQUET:
-            return write_atomically(goal, lambda file: _write_parquet(file, table))
-        return write_atomically(goal, lambda file: _write_csv(file, table, _DELIMITERS[suffix]))
+        return write_atomically(goal, lambda file: _write(file, suffix, values, names, keys))
     except OSError as error:
         raise InputError(f"{goal}: cannot be written: {error.strerror or error}") from error
 
 
-def _check_values(
-    path: Path, samples: npt.ArrayLike, targets: tuple[str, ...]
-) -> npt.NDArray[np.float64]:
+def _check_values(samples: npt.ArrayLike, targets: tuple[str, ...]) -> npt.NDArray[np.float64]:
     values = np.asarray(samples)
     if values.dtype.kind not in "fiub":
-        raise InputError(f"{path}: samples are of type {values.dtype}: only numbers can be written")
+        raise InputError(f"samples are of type {values.dtype}: only numbers can be written")
     values = values.astype(np.float64)
     if values.ndim == 2 and len(targets) == 1:
         values = values[..., None]
     if values.ndim != 3 or values.shape[2] != len(targets) or 0 in values.shape:
         raise ShapeError(
-            f"{path}: samples have shape {values.shape}: for {len(targets)} targets they must be "
-            f"(S, N, {len(targets)}), and not empty"
+            f"samples have shape {values.shape}: for {len(targets)} targets they must be (S, N, "
+            f"{len(targets)}), and not empty"
         )
     if len(values) < 2:
-        raise InputError(f"{path}: 1 sample for each forecast, where 2 are needed")
+        raise InputError("1 sample for each forecast, where 2 are needed")
     bad = int((~np.isfinite(values)).sum())
     if bad:
-        raise InputError(f"{path}: {bad} of {values.size} samples are NaN or infinite")
+        raise InputError(f"{bad} of {values.size} samples are NaN or infinite")
     return values
 
 
-def _check_keys(
-    path: Path, key: Mapping[str, npt.ArrayLike], size: int
-) -> dict[str, npt.NDArray[Any]]:
-    """Keys as arrays of numbers, dates or text that tell the forecasts apart."""
-    keys = {name: _check_key(path, name, np.asarray(values), size) for name, values in key.items()}
+def _check_keys(key: Mapping[str, npt.ArrayLike], size: int) -> dict[str, npt.NDArray[Any]]:
+    """Keys as arrays of numbers, dates or text that identify the forecasts."""
+    keys = {name: np.asarray(values) for name, values in key.items()}
     if not keys:
-        raise InputError(f"{path}: a key needs at least one column; None counts the forecasts")
+        raise InputError("a key needs at least one column; None counts the forecasts")
+    for name, values in keys.items():
+        if values.dtype.kind in "OT":
+            if not all(isinstance(value, str) for value in values.ravel()):
+                raise InputError(f"key {name!r} must hold numbers, dates or text alone")
+            keys[name] = values.astype(np.str_)
+        if values.shape != (size,):
+            raise ShapeError(
+                f"key {name!r} has shape {values.shape}, where there are {size} forecasts"
+            )
+        dated = values.dtype.kind in "mM"
+        missing = np.isnat(values) if dated else values != values  # noqa: PLR0124
+        if missing.any():
+            first = int(missing.argmax())
+            raise InputError(f"key {name!r} has no value for forecast {first} (from 0 on)")
     codes = factorise([as_arrow(values) for values in keys.values()])
-    _, first = np.unique(codes, return_index=True)
-    if len(first) < size:
-        second = int(np.setdiff1d(np.arange(size), first)[0])
-        raise InputError(
-            f"{path}: forecasts {int((codes == codes[second]).argmax())} and {second} (from 0 on) "
-            "have the same key"
-        )
+    _, first_rows = np.unique(codes, return_index=True)
+    if len(first_rows) < size:
+        second = int(np.setdiff1d(np.arange(size), first_rows)[0])
+        first = int((codes == codes[second]).argmax())
+        raise InputError(f"forecasts {first} and {second} (from 0 on) have the same key")
     return keys
 
 
-def _check_key(path: Path, name: str, values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    if values.dtype.kind in "OT":
-        if not all(isinstance(value, str) for value in values.ravel()):
-            raise InputError(f"{path}: key {name!r} must hold numbers, dates or text alone")
-        values = values.astype(np.str_)
-    if values.shape != (size,):
-        raise ShapeError(
-            f"{path}: key {name!r} has shape {values.shape}, where there are {size} forecasts"
-        )
-    missing = np.isnat(values) if values.dtype.kind in "mM" else values != values  # noqa: PLR0124
-    if missing.any():
-        raise InputError(
-            f"{path}: key {name!r} has no value for forecast {int(missing.argmax())} (from 0 on)"
-        )
-    return values
-
-
-def _check_names(path: Path, names: Sequence[str]) -> None:
+def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if not name or name != name.strip() or names.count(name) > 1:
             raise InputError(
-                f"{path}: {name!r} cannot name a column: names must differ from each other and "
-                f"from {_SAMPLE!r}, and have no spaces around them"
+                f"{name!r} cannot name a column: names must differ from each other and from "
+                f"{_SAMPLE!r}, and have no spaces around them"
             )
 
 
-def _long_table(
+def _write(
+    file: Path,
+    suffix: str,
     values: npt.NDArray[np.float64],
     targets: tuple[str, ...],
     keys: Mapping[str, npt.NDArray[Any]] | None,
-) -> "pa.Table":
+) -> None:
+    if suffix in _ARRAYS:
+        stored: dict[str, Any] = {f"{KEY_PREFIX}{name}": key for name, key in (keys or {}).items()}
+        with file.open("wb") as opened:  # given a name, numpy would add a suffix to it
+            np.savez(opened, samples=values, sample_axis=0, targets=np.array(targets), **stored)
+        return
     import pyarrow as pa
+    from pyarrow import csv, parquet
 
     n_samples, n_rows, _ = values.shape
     keys = {ROW: np.arange(n_rows)} if keys is None else keys
@@ -163,27 +156,7 @@ def _long_table(
     columns[_SAMPLE] = as_arrow(np.tile(np.arange(n_samples), n_rows))
     for d, name in enumerate(targets):
         columns[name] = as_arrow(values[..., d].T.ravel())
-    return pa.table(columns)
-
-
-def _write_parquet(file: Path, table: "pa.Table") -> None:
-    from pyarrow import parquet
-
-    parquet.write_table(table, file, compression="zstd")
-
-
-def _write_csv(file: Path, table: "pa.Table", delimiter: str) -> None:
-    from pyarrow import csv
-
-    csv.write_csv(table, file, csv.WriteOptions(delimiter=delimiter))
-
-
-def _write_arrays(
-    file: Path,
-    values: npt.NDArray[np.float64],
-    targets: tuple[str, ...],
-    keys: Mapping[str, npt.NDArray[Any]] | None,
-) -> None:
-    stored: dict[str, Any] = {f"{KEY_PREFIX}{name}": key for name, key in (keys or {}).items()}
-    with file.open("wb") as opened:  # given a name, numpy would add a suffix to it
-        np.savez(opened, samples=values, sample_axis=0, targets=np.array(targets), **stored)
+    if suffix in _PARQUET:
+        parquet.write_table(pa.table(columns), file, compression="zstd")
+    else:
+        csv.write_csv(pa.table(columns), file, csv.WriteOptions(delimiter=_DELIMITERS[suffix]))

@@ -1,29 +1,39 @@
-"""Inputs and targets of one's own file as data frames, with every obstacle named."""
+"""Inputs and targets of a user's own file as data frames, with every obstacle named."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from pathlib import Path
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.files.column_files import ROW_NUMBERS, read_columns
-from prerank.files.columns import as_numbers, refuse_constant
+from prerank.files.column_files import ROW_NUMBERS, read_frame
+from prerank.files.columns import family, refuse_constant
+from prerank.files.frames import Frame, did_you_mean, naming
 from prerank.inputs import repeated
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
-__all__ = ["Frame", "Names", "pick_names", "read_frame", "read_inputs"]
+__all__ = [
+    "Names",
+    "TrainingTable",
+    "check_roles",
+    "pick_names",
+    "read_inputs",
+    "read_training_table",
+]
 
 Names = Sequence[str] | Callable[[Collection[str]], Sequence[str]]
 """Names of columns, or a function that gives them once those of the file are known."""
 
+_NEEDED = {
+    "targets": "name at least one target column",
+    "inputs": "there is no input to learn from: name at least one column that is no target",
+}
 _SHOWN_NAMES = 12
 _LARGEST = 1e150  # that can be squared and summed
 _NO_DATES = "leave it out (--ignore {!r}), or put numbers in its place, such as the day of the year"
@@ -31,7 +41,7 @@ _FEW_TEXTS, _MANY_TEXTS = 20, 1000
 
 
 @dataclass(frozen=True)
-class Frame:
+class TrainingTable:
     """A file to learn from.
 
     Attributes:
@@ -45,18 +55,18 @@ class Frame:
     dropped: int
 
 
-def read_frame(
+def read_training_table(
     path: str | os.PathLike[str],
     targets: Names,
     *,
     inputs: Names | None = None,
     ignore: Names = (),
     drop_missing: bool = False,
-) -> Frame:
+) -> TrainingTable:
     r"""Read inputs and targets from a CSV, ARFF or Parquet file.
 
     Args:
-        path: of the file; its suffix tells the format.
+        path: of the file; its suffix determines the format.
         targets: names of the target columns, in the order they shall have.
         inputs: names of the input columns; all others by default, but for an index without a name
             that pandas wrote along.
@@ -68,26 +78,40 @@ def read_frame(
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder, "rivers.csv")
         ...     _ = file.write_text("bed,depth,flow\nmud,1.5,3\nsand,2.5,\nmud,1.0,2\n")
-        ...     frame = read_frame(file, ["flow"], drop_missing=True)
-        >>> list(frame.inputs), len(frame.targets), frame.dropped
+        ...     table = read_training_table(file, ["flow"], drop_missing=True)
+        >>> list(table.inputs), len(table.targets), table.dropped
         (['bed', 'depth'], 2, 1)
     """
-    file = Path(path)
-    table = read_columns(file)
-    known = table.column_names
-    try:
-        return _frame(
-            table,
-            pick_names(targets, known),
-            None if inputs is None else pick_names(inputs, known),
-            pick_names(ignore, known),
-            drop_missing,
-        )
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
+    source = read_frame(path)
+    goals, ignored = (pick_names(names, source.columns) for names in (targets, ignore))
+    if inputs is None:
+        others = [name for name in source.columns if not ROW_NUMBERS.fullmatch(name)]
+        chosen = [name for name in others if name not in {*goals, *ignored}]
+    else:
+        chosen = pick_names(inputs, source.columns)
+    with naming(source.path):
+        roles = {"targets": goals, "ignored columns": ignored, "inputs": chosen}
+        check_roles(source.columns, roles)
+        table = _pandas(source, [*chosen, *goals], _NO_DATES)
+        for name in goals:
+            table[name] = _target(source, name)
+        if drop_missing:
+            complete = _complete(table)
+        else:
+            advice = "remove those rows, fill them in, or let --drop-missing leave them out"
+            _refuse_missing(table, advice)
+            complete = table
+        _refuse_infinite(complete, _LARGEST)
+        for name in goals:
+            refuse_constant(name, complete[name].to_numpy())
+        _refuse_identifiers(complete[chosen])
+    dropped = len(table) - len(complete)
+    complete = complete.reset_index(drop=True)
+    return TrainingTable(complete[chosen], complete[goals], dropped)
 
 
 def read_inputs(
@@ -101,20 +125,16 @@ def read_inputs(
         numbers: those among them that must be numbers or truth values; in a CSV file the others
             are text, even where every value looks like a number.
     """
-    file = Path(path)
-    table = read_columns(file, text=set(names) - set(numbers))
-    try:
-        _check_known(table, names, "inputs")
-        _check_rows(table)
-        frame = _pandas(table, list(names), "write it as in the table that the model is fitted to")
-        _refuse_missing(frame, "remove those rows, or fill them in")
+    source = read_frame(path, text=set(names) - set(numbers))
+    with naming(source.path):
+        check_roles(source.columns, {"inputs": names})
+        table = _pandas(source, list(names), "write it as in the table that the model is fitted to")
+        _refuse_missing(table, "remove those rows, or fill them in")
         for name in numbers:
-            if _is_text(table, name):
-                frame[name] = _numbers(table, name, "input")
-        _refuse_infinite(frame)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
-    return frame
+            if family(source.columns[name].type) not in ("number", "truth"):
+                table[name] = source.numbers(name, " for an input")
+        _refuse_infinite(table)
+    return table
 
 
 def pick_names(names: Names, known: Collection[str]) -> list[str]:
@@ -122,155 +142,94 @@ def pick_names(names: Names, known: Collection[str]) -> list[str]:
     return list(names(known) if callable(names) else names)
 
 
-def _frame(
-    table: "pa.Table",
-    targets: list[str],
-    inputs: list[str] | None,
-    ignore: list[str],
-    drop_missing: bool,
-) -> Frame:
-    if not targets:
-        raise InputError("name at least one target column")
-    _check_known(table, targets, "targets")
-    _check_known(table, ignore, "ignored columns")
-    if inputs is None:
-        others = [name for name in table.column_names if not ROW_NUMBERS.fullmatch(name)]
-        inputs = [name for name in others if name not in {*targets, *ignore}]
-    _check_known(table, inputs, "inputs")
-    both = sorted(set(targets) & {*inputs, *ignore})
-    if both:
-        raise InputError(f"{', '.join(both)}: a target cannot be an input, or ignored, as well")
-    both = sorted(set(inputs) & set(ignore))
-    if both:
-        raise InputError(f"{', '.join(both)}: an input cannot be ignored as well")
-    if not inputs:
-        raise InputError("every column is a target or ignored: there is no input to learn from")
-    _check_rows(table)
-    names = [*inputs, *targets]
-    frame = _pandas(table, names, _NO_DATES)
-    for name in targets:
-        frame[name] = _numbers(table, name, "target")
-    advice = "remove those rows, fill them in, or let --drop-missing leave them out"
-    dropped = 0
-    if drop_missing:
-        complete = frame.notna().all(axis=1)
-        dropped = int((~complete).sum())
-        if dropped == len(frame):
-            worst = frame.isna().sum().idxmax()
-            raise InputError(
-                f"no row is without a missing value: leave out columns such as {worst!r}, which is "
-                f"missing in {int(frame[worst].isna().sum())} of {len(frame)} rows (--ignore "
-                f"{str(worst)!r})"
-            )
-        frame = frame[complete]
-    else:
-        _refuse_missing(frame, advice)
-    _refuse_infinite(frame, _LARGEST)
-    for name in targets:
-        refuse_constant(name, frame[name].to_numpy())
-    _refuse_identifiers(frame[inputs])
-    frame = frame.reset_index(drop=True)
-    return Frame(frame[inputs], frame[targets], dropped)
+def check_roles(known: Collection[str], roles: Mapping[str, Sequence[str]]) -> None:
+    """Refuse names that are unknown, repeated or in two roles, and targets or inputs without any.
+
+    Args:
+        known: names of the columns.
+        roles: names of the `targets`, the `inputs` and the `ignored columns`.
+
+    Example:
+        >>> check_roles(["flow", "depth"], {"targets": ["flow"], "inputs": ["dpth"]})
+        Traceback (most recent call last):
+        prerank.errors.InputError: no column 'dpth' for the inputs; did you mean depth?
+    """
+    for role, names in roles.items():
+        again = repeated(names)
+        if again:
+            raise InputError(f"{role} name {', '.join(again)} more than once: name each once")
+        missing = [name for name in names if name not in known]
+        if missing:
+            unknown = ", ".join(map(repr, missing))
+            raise InputError(f"no column {unknown} for the {role}; {did_you_mean(missing, known)}")
+        if not names and role in _NEEDED:
+            raise InputError(_NEEDED[role])
+    for (one, names), (other, others) in combinations(roles.items(), 2):
+        both = sorted(set(names) & set(others))
+        if both:
+            raise InputError(f"{', '.join(both)}: named for the {one} and for the {other}")
 
 
-def _pandas(table: "pa.Table", names: list[str], instead: str) -> "pd.DataFrame":
+def _pandas(source: Frame, names: list[str], instead: str) -> "pd.DataFrame":
     import pyarrow as pa
 
     for name in names:
-        kind = table.schema.field(name).type
-        if pa.types.is_temporal(kind):
+        kind = source.columns[name].type
+        if family(kind) in ("date", "time", "duration"):
             raise InputError(f"column {name!r} holds dates or times: {instead.format(name)}")
-        if pa.types.is_nested(kind) or _is_binary(kind):
+        if family(kind) in ("binary", "nested"):
             raise InputError(f"column {name!r} holds {kind}: only numbers and text can be used")
-    # What pandas noted about an index in the file would take that column away.
-    frame: pd.DataFrame = table.select(names).to_pandas(ignore_metadata=True)
-    return frame
+    table: pd.DataFrame = pa.table({name: source.columns[name] for name in names}).to_pandas()
+    return table
 
 
-def _is_binary(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
-    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    return any(test(kind) for test in tests)
-
-
-def _check_rows(table: "pa.Table") -> None:
-    if table.num_rows == 0:
-        raise InputError("there are names of columns, and no row below them")
+def _target(source: Frame, name: str) -> npt.NDArray[np.float64]:
+    if family(source.columns[name].type) == "null":
+        raise InputError(f"target {name!r} has no value in any row")
+    return source.numbers(name, " for a target")
 
 
-def _check_known(table: "pa.Table", names: Sequence[str], what: str) -> None:
-    again = repeated(names)
-    if again:
-        raise InputError(f"{what} name {', '.join(again)} more than once: name each once")
-    missing = [name for name in names if name not in table.column_names]
-    if not missing:
-        return
-    close = [get_close_matches(name, table.column_names, n=1) for name in missing]
-    hints = [f"{found[0]!r}" for found in close if found]
-    known = ", ".join(table.column_names[:_SHOWN_NAMES])
-    more = ", ..." if len(table.column_names) > _SHOWN_NAMES else ""
-    meant = f" Did you mean {', '.join(hints)}?" if hints else ""
-    raise InputError(
-        f"there is no column {', '.join(map(repr, missing))} for the {what}.{meant} "
-        f"The columns are {known}{more}"
-    )
-
-
-def _is_text(table: "pa.Table", name: str) -> bool:
-    import pyarrow as pa
-
-    kind = table.schema.field(name).type
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return not (numeric or pa.types.is_boolean(kind))
-
-
-def _numbers(table: "pa.Table", name: str, what: str) -> npt.NDArray[np.float64]:
-    """The numbers of a column, NaN where there is none; text will do where it reads as numbers."""
-    import pandas as pd
-    import pyarrow as pa
-
-    if pa.types.is_null(table.schema.field(name).type):
-        raise InputError(f"{what} {name!r} has no value in any row")
-    try:
-        return as_numbers(name, table.column(name)).values
-    except InputError as error:
-        values = pd.Series(table.column(name).to_pylist(), dtype=object)
-        text = pd.to_numeric(values, errors="coerce").isna() & values.notna()
+def _complete(table: "pd.DataFrame") -> "pd.DataFrame":
+    """The rows without a missing value; at least one."""
+    complete = table.dropna()
+    if complete.empty:
+        worst = table.isna().sum().idxmax()
         raise InputError(
-            f"{error} ({int(text.sum())} of {len(text)} rows, first in row "
-            f"{int(text.to_numpy().argmax()) + 1}): {what}s must be numbers"
-        ) from error
+            f"no row is without a missing value: leave out columns such as {worst!r}, which is "
+            f"missing in {int(table[worst].isna().sum())} of {len(table)} rows (--ignore "
+            f"{str(worst)!r})"
+        )
+    return complete
 
 
-def _refuse_missing(frame: "pd.DataFrame", advice: str) -> None:
-    missing = frame.isna()
-    columns = [name for name in frame.columns if missing[name].any()]
+def _refuse_missing(table: "pd.DataFrame", advice: str) -> None:
+    missing = table.isna()
+    columns = [name for name in table.columns if missing[name].any()]
     if not columns:
         return
-    told = [
+    shown = [
         f"{name!r} ({int(missing[name].sum())}, first in row {int(missing[name].argmax()) + 1})"
         for name in columns[:_SHOWN_NAMES]
     ]
     more = f" and {len(columns) - _SHOWN_NAMES} more" if len(columns) > _SHOWN_NAMES else ""
-    raise InputError(f"missing values in {', '.join(told)}{more}: {advice}")
+    raise InputError(f"missing values in {', '.join(shown)}{more}: {advice}")
 
 
-def _refuse_infinite(frame: "pd.DataFrame", largest: float = np.inf) -> None:
+def _refuse_infinite(table: "pd.DataFrame", largest: float = np.inf) -> None:
     """Refuse infinite numbers and those beyond the largest; rows count as they do in the file."""
-    for name in [name for name in frame.columns if frame[name].dtype.kind == "f"]:
-        values = np.abs(frame[name].to_numpy())
+    for name in table.columns[[kind.kind == "f" for kind in table.dtypes]]:
+        values = np.abs(table[name].to_numpy())
         wrong = np.isinf(values) | (values > largest)
         if wrong.any():
             raise InputError(
                 f"column {name!r} is infinite or too large in {int(wrong.sum())} of {len(wrong)} "
-                f"rows, first in row {int(frame.index[wrong][0]) + 1}: remove or correct them"
+                f"rows, first in row {int(table.index[wrong][0]) + 1}: remove or correct them"
             )
 
 
 def _refuse_identifiers(inputs: "pd.DataFrame") -> None:
-    """Refuse texts of which hardly any comes twice: what they say of a row helps with no other."""
-    for name in [name for name in inputs if inputs[name].dtype.kind not in "biuf"]:
+    """Refuse text columns of which hardly any value occurs twice: nothing can be learnt from it."""
+    for name in inputs.columns[[kind.kind not in "biuf" for kind in inputs.dtypes]]:
         texts, rows = int(inputs[name].nunique()), len(inputs)
         if texts > min(max(rows / 2, _FEW_TEXTS), _MANY_TEXTS):
             raise InputError(

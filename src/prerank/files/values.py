@@ -1,20 +1,38 @@
-"""Values as JSON."""
+"""Values as JSON, named tensors with a checksum, and the versions of what computed them."""
 
+import hashlib
 import json
 import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from prerank.errors import InputError
-from prerank.files.atomic import write_atomically
+import torch
+from torch import Tensor
 
-__all__ = ["check_json", "read_json", "write_json"]
+from prerank.errors import InputError
+from prerank.files.disk import write_atomically
+
+__all__ = [
+    "check_json",
+    "digest",
+    "read_json",
+    "read_tensors",
+    "versions",
+    "write_json",
+    "write_tensors",
+]
+
+_DIGEST = "sha256"  # under which a file of tensors keeps the hash of its content
+_PACKAGES = ("prerank", "torch", "numpy", "scipy", "pandas", "pyarrow")
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> Path:
     """Write a value as JSON."""
     text = check_json(value)
-    return write_atomically(path, lambda file: _write_text(file, text))
+    return write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
 def check_json(value: object) -> str:
@@ -33,5 +51,65 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
 
 
-def _write_text(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
+def write_tensors(
+    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], about: Mapping[str, str]
+) -> Path:
+    """Write named tensors, with text about them, in the safetensors format.
+
+    Tensors that share memory are stored, and come back, as separate ones. The file has a SHA-256 of
+    all of it, since the format itself would read a flipped bit as another number.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    # Copies, because the format refuses tensors that share memory.
+    stored = {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in tensors.items()
+    }
+    described = {**about, _DIGEST: digest(stored, about)}
+
+    def save(file: Path) -> None:
+        try:
+            save_file(stored, file, metadata=described)
+        except SafetensorError as error:  # of the file system, such as a full disk
+            raise OSError(f"cannot write {os.fspath(path)}: {error}") from error
+
+    return write_atomically(path, save)
+
+
+def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read what `write_tensors` wrote; a broken file raises `InputError` with its name."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = dict(file.metadata() or {})
+            tensors = {name: torch.clone(file.get_tensor(name)) for name in list(file.keys())}
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
+    expected = about.pop(_DIGEST, None)  # None where an older version wrote it
+    if expected not in (None, digest(tensors, about)):
+        raise InputError(f"cannot read {os.fspath(path)}: it is damaged, its SHA-256 is another")
+    return tensors, about
+
+
+def digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
+    """SHA-256 of names, types, shapes and numbers, and of the text about them."""
+    found = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        found.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
+        found.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that compute, to store beside results."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from source
+            found[name] = "source"
+    return found

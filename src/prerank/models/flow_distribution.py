@@ -1,4 +1,4 @@
-"""The predictive law of a fitted flow."""
+"""The predictive distribution of a fitted flow."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -13,15 +13,15 @@ from prerank.distributions import affine
 from prerank.errors import InputError
 from prerank.inputs import Shape, as_generator
 
-__all__ = ["FlowLaw"]
+__all__ = ["FlowDistribution"]
 
 _LOG_2PI = 1.8378770664093453
 _BLOCK_ROWS = 2**16
 _POINTS = 1024
 
 
-class FlowLaw(Distribution):
-    r"""Law of :math:`y = \mathrm{loc} + \mathrm{scale} \cdot f^{-1}(z)`, z standard normal.
+class FlowDistribution(Distribution):
+    r"""Distribution of :math:`\mathrm{loc} + \mathrm{scale} \cdot f^{-1}(z)`, z standard normal.
 
     Samples and densities are computed some points at a time, for the networks of a flow take memory
     for each. Quantiles have no closed form: they are those of 1,024 scrambled Sobol points, the
@@ -37,8 +37,8 @@ class FlowLaw(Distribution):
     Example:
         >>> from torch.distributions import AffineTransform, IndependentTransform
         >>> double = IndependentTransform(AffineTransform(0.0, 2.0), 1)
-        >>> law = FlowLaw(double, 4, torch.tensor([3.0, 0.0]), torch.ones(2))
-        >>> law.sample((5,), generator=0).shape, law.median[0].round(decimals=2).abs()
+        >>> dist = FlowDistribution(double, 4, torch.tensor([3.0, 0.0]), torch.ones(2))
+        >>> dist.sample((5,), generator=0).shape, dist.median[0].round(decimals=2).abs()
         (torch.Size([5, 4, 2]), tensor([3., 0.]))
     """
 
@@ -53,12 +53,12 @@ class FlowLaw(Distribution):
         self.scale = scale
         super().__init__(torch.Size((rows,)), loc.shape, validate_args=False)
 
-    def expand(self, batch_shape: Shape, _instance: Any = None) -> "FlowLaw":
-        """Return the same law for `batch_shape (..., N)`."""
+    def expand(self, batch_shape: Shape, _instance: Any = None) -> "FlowDistribution":
+        """Return the same distribution for `batch_shape (..., N)`."""
         batch = torch.Size(batch_shape)
         if batch[-1:] != (self.rows,):
             raise InputError(f"{self.rows} rows cannot be expanded to batch_shape {tuple(batch)}")
-        expanded = FlowLaw(self.transform, self.rows, self.loc, self.scale)
+        expanded = FlowDistribution(self.transform, self.rows, self.loc, self.scale)
         expanded._batch_shape = batch
         return expanded
 
@@ -81,20 +81,20 @@ class FlowLaw(Distribution):
 
         points = self._placed(self._even())
         # Each point stands for the middle of a share of 1/S.
-        found = np.quantile(points.cpu().numpy(), list(levels), axis=0, method="hazen")  # (Q, N, D)
+        array = np.quantile(points.cpu().numpy(), list(levels), axis=0, method="hazen")  # (Q, N, D)
         middle = [1] * (len(self.batch_shape) - 1)
-        values = torch.from_numpy(found).to(points).reshape(-1, *middle, *found.shape[1:])
+        values = torch.from_numpy(array).to(points).reshape(-1, *middle, *array.shape[1:])
         return values.expand(-1, *self.batch_shape, -1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at `(*sample_shape, *batch_shape, D)`."""
         shape = torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
         points = ((value - self.loc) / self.scale).expand(*shape, -1)
-        found = []
+        densities = []
         for part in self._blocks(points):
             z, jacobian = self._mapped(part)
-            found.append(jacobian - 0.5 * (z.square() + _LOG_2PI).sum(-1))
-        return torch.cat(found).reshape(shape) - self.scale.log().sum()
+            densities.append(jacobian - 0.5 * (z.square() + _LOG_2PI).sum(-1))
+        return torch.cat(densities).reshape(shape) - self.scale.log().sum()
 
     def rsample(
         self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
@@ -115,15 +115,15 @@ class FlowLaw(Distribution):
 
     def _placed(self, normal: Tensor) -> Tensor:
         """Map normals `(..., N, D)` to points `(S, N, D)`."""
-        found = [self.transform.inv(part) for part in self._blocks(normal)]
-        return self.loc + self.scale * torch.cat(found)
+        points = [self.transform.inv(part) for part in self._blocks(normal)]
+        return self.loc + self.scale * torch.cat(points)
 
     def _mapped(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Normals and log-determinants of points."""
         together = getattr(self.transform, "call_and_ladj", None)
         if together is not None:  # zuko's way, in one pass through the network
-            found: tuple[Tensor, Tensor] = together(points)
-            return found
+            mapped: tuple[Tensor, Tensor] = together(points)
+            return mapped
         normal = self.transform(points)
         return normal, self.transform.log_abs_det_jacobian(points, normal)
 
@@ -139,6 +139,6 @@ class FlowLaw(Distribution):
 
 
 @affine.register
-def _(dist: FlowLaw, loc: Tensor, scale: Tensor) -> FlowLaw:
-    moved = FlowLaw(dist.transform, dist.rows, loc + scale * dist.loc, scale * dist.scale)
+def _(dist: FlowDistribution, loc: Tensor, scale: Tensor) -> FlowDistribution:
+    moved = FlowDistribution(dist.transform, dist.rows, loc + scale * dist.loc, scale * dist.scale)
     return moved.expand(dist.batch_shape)

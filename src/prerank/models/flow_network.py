@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, Normal, Transform, constraints
 
+from prerank import defaults
 from prerank.adapters.libraries import library
 from prerank.errors import InputError
 from prerank.inputs import as_count
 from prerank.models.base import ModuleNetwork
-from prerank.models.flow_distribution import FlowLaw
+from prerank.models.flow_distribution import FlowDistribution
 
 __all__ = ["FlowNetwork"]
 
@@ -57,7 +58,7 @@ class FlowNetwork(ModuleNetwork):
     n_targets: int
     bins: int = 8
     hidden: tuple[int, ...] = (64, 64)
-    scale_floor: float = 1e-3
+    scale_floor: float = defaults.SCALE_FLOOR
 
     def __post_init__(self) -> None:
         """Check the sizes, and that there is zuko."""
@@ -80,12 +81,14 @@ class FlowNetwork(ModuleNetwork):
         first = self.n_targets * (self.n_inputs + 1) + before
         return first * widths[0] + self.n_targets * layers
 
-    def law(self, theta: Tensor, x: Tensor) -> FlowLaw:
+    def distribution(self, theta: Tensor, x: Tensor) -> FlowDistribution:
         """Predict with parameters `(P,)` for inputs `(N, L)`, to summarise and draw from."""
         with torch.no_grad():
             flow: Any = self.module(theta.detach())(x)
         unit = x.new_zeros(self.n_targets), x.new_ones(self.n_targets)
-        return FlowLaw(flow.transform, len(x), *unit)
+        return FlowDistribution(flow.transform, len(x), *unit)
+
+    law = distribution  # its former name
 
     @property
     def _outputs(self) -> list[int]:
@@ -122,7 +125,7 @@ class _Conditioner(nn.Module):
 
 
 class _Flow(nn.Module):
-    """From inputs `(N, L)` to laws of the targets."""
+    """From inputs `(N, L)` to distributions of the targets."""
 
     def __init__(self, conditioners: Sequence[_Conditioner], floor: float) -> None:
         super().__init__()
@@ -154,8 +157,8 @@ class _Triangular(Transform):
 
     def call_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Image and log-determinant, as zuko's flows ask for them."""
-        found = [self._map(d, x[..., :d]).call_and_ladj(x[..., d]) for d in range(x.shape[-1])]
-        images, jacobians = zip(*found, strict=True)
+        mapped = [self._map(d, x[..., :d]).call_and_ladj(x[..., d]) for d in range(x.shape[-1])]
+        images, jacobians = zip(*mapped, strict=True)
         return torch.stack(images, -1), torch.stack(jacobians, -1).sum(-1)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -165,11 +168,11 @@ class _Triangular(Transform):
         return self.call_and_ladj(x)[0]
 
     def _inverse(self, y: Tensor) -> Tensor:
-        found: list[Tensor] = []
+        targets: list[Tensor] = []
         for d in range(y.shape[-1]):
-            before = torch.stack(found, -1) if found else y[..., :0]
-            found.append(self._map(d, before).inv(y[..., d]))
-        return torch.stack(found, -1)
+            before = torch.stack(targets, -1) if targets else y[..., :0]
+            targets.append(self._map(d, before).inv(y[..., d]))
+        return torch.stack(targets, -1)
 
     def _map(self, d: int, before: Tensor) -> Any:
         """An affine map, then a spline, of one target."""

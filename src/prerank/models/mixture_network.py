@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from prerank import defaults
 from prerank.distributions import GaussianMixture
 from prerank.errors import InputError
 from prerank.inputs import as_count, as_positive
@@ -43,10 +44,10 @@ class MixtureNetwork:
 
     n_inputs: int
     n_targets: int
-    n_components: int = 5
+    n_components: int = defaults.N_COMPONENTS
     hidden: tuple[int, ...] = (100, 100)
     covariance: str = "full"
-    scale_floor: float = 1e-3
+    scale_floor: float = defaults.SCALE_FLOOR
 
     stackable = True
 

@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 
 from prerank.datasets import SYNTHETIC, open_dataset
-from prerank.datasets.dataset_tables import find_table, table_shape
+from prerank.datasets.collection import find_table
 from prerank.errors import InputError
+from prerank.files.dataset_tables import table_shape
 from prerank.preranks.parsing import bare_labels
 from prerank.study.engines import Task
 from prerank.study.plans import NONE, Plan

@@ -19,7 +19,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from prerank.datasets import PUBLISHED_SEEDS
-from prerank.datasets.dataset_tables import check_name
+from prerank.datasets.collection import check_name
 from prerank.errors import InputError, InputTypeError, PrerankError
 from prerank.inputs import as_count, as_positive
 from prerank.penalty import CalibrationPenalty

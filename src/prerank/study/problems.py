@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from prerank.datasets import SYNTHETIC, open_dataset, published_split
-from prerank.datasets.dataset_tables import content_hash, data_folder, find_table
+from prerank.datasets.collection import data_folder, find_table
 from prerank.errors import InputError, NotApplicableError
+from prerank.files.dataset_tables import content_hash
 from prerank.models import MixtureNetwork
 from prerank.preranks import PAPER, Dependency, PreRank, parse
 from prerank.study.plans import NONE, Plan
@@ -105,6 +106,4 @@ class Problem:
 
     def part(self, name: str, runs: list[Run]) -> tuple[Tensor, Tensor]:
         """Inputs and targets of one part, for each run: `(M, n, L)` and `(M, n, D)`."""
-        split = torch.tensor([run.split for run in runs], device=self.data.x.device).unsqueeze(1)
-        place = split, self.rows[name][split.squeeze(1)]
-        return self.data.x[place], self.data.y[place]
+        return self.data.select(runs, self.rows[name])

@@ -9,33 +9,36 @@ from torch import Tensor
 
 from prerank.errors import InputError
 from prerank.penalty import CalibrationPenalty
-from prerank.preranks import PreRank, parse
 from prerank.study.paper import published_strength
 from prerank.study.plans import NONE
 from prerank.study.problems import Problem
 from prerank.study.published_evaluation import evaluate_as_published, null_replicates
 from prerank.training import (
     Checkpoint,
-    Objective,
     Progress,
     Run,
     TrainingResult,
-    Trial,
     evaluate,
-    search_strength,
-    train,
-    validation_trials,
+    train_calibrated,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["carry_out"]
+__all__ = ["run_variant"]
 
 Rows = list[dict[str, Any]]
 
+_PUBLISHED: dict[str, Any] = {
+    "fine_tune": False,
+    "holdout_offset": False,
+    "stop_on": "score",
+    "last_batch": True,
+    "gradient_bound": math.inf,
+}
 
-def carry_out(
+
+def run_variant(
     problem: Problem,
     variant: str,
     *,
@@ -49,52 +52,65 @@ def carry_out(
         problem: the dataset.
         variant: the penalty, or `"none"`.
         base: parameters of the unpenalised runs, `(seeds, P)`, to go on from; exact protocol only.
-        checkpoint: a file to go on from where training is broken off.
+        checkpoint: from which training that was broken off goes on.
         on_epoch: called after each epoch.
 
     Returns:
-        One row for each run, part and pre-rank; and, for `"none"`, the parameters `(seeds, P)`.
+        One row for each run, part and pre-rank; and parameters `(seeds, P)`: the base, or what
+        the published protocol trained without one.
     """
     import pandas as pd
 
-    options: Any = {"checkpoint": checkpoint, "on_epoch": on_epoch}
-    if problem.plan.protocol == "published":
-        rows, theta = _published(problem, variant, options)
-    else:
-        rows, theta = _exact(problem, variant, base, options)
-    return pd.DataFrame(rows), theta
-
-
-def _published(problem: Problem, variant: str, options: Any) -> tuple[Rows, Tensor]:
-    plan = problem.plan
-    settings = replace(
-        plan.training,
-        fine_tune=False,
-        shift=False,
-        stop_on="score",
-        last_batch=True,
-        gradient_bound=math.inf,
-    )
+    plan, published = problem.plan, problem.plan.protocol == "published"
     penalty = None
-    strengths: tuple[float, ...] = (0.0,)
+    strength: float | Sequence[float] | str = 0.0
     if variant != NONE:
-        penalty = CalibrationPenalty.published(variant, n_samples=plan.n_samples, tau=plan.tau)
-        if isinstance(plan.strengths, str):
-            strengths = (published_strength(problem.name, variant),)
-        else:
-            strengths = plan.strengths
-    runs = problem.runs(strengths)
-    result = train(
+        if base is None and not published:
+            raise InputError("base: a penalised variant goes on from unpenalised parameters")
+        form = CalibrationPenalty.published if published else CalibrationPenalty
+        penalty = form(variant, n_samples=plan.n_samples, tau=plan.tau)
+        strength = _given_strength(problem, variant) if published else plan.strengths
+    training = train_calibrated(
         problem.network,
         problem.data,
-        runs,
-        objective=Objective(penalty),
-        settings=settings,
-        **options,
+        problem.runs((0.0,)),
+        penalty=penalty,
+        strength=strength,
+        budget=plan.budget,
+        n_samples=plan.n_samples,
+        settings=replace(plan.training, **(_PUBLISHED if published else {})),
+        base=base,
+        checkpoint=checkpoint,
+        on_epoch=on_epoch,
     )
-    rows = _judged(problem, variant, runs, result, "test", [run.strength for run in runs])
+    judge = _published_rows if published else _exact_rows
+    rows = [
+        row
+        for runs, result in training.stages
+        for row in judge(problem, variant, runs, result, training.strength)
+    ]
+    last = training.stages[-1][1].theta
+    return pd.DataFrame(rows), last if training.base is None else training.base
+
+
+def _given_strength(problem: Problem, variant: str) -> float:
+    """The strength of the published protocol, which selects none."""
+    strengths = problem.plan.strengths
+    if isinstance(strengths, str):
+        return published_strength(problem.name, variant)
+    return strengths[0]
+
+
+def _published_rows(
+    problem: Problem, variant: str, runs: list[Run], result: TrainingResult, chosen: float
+) -> Rows:
+    plan = problem.plan
+    exact = {
+        (row["strength"], row["seed"], row["prerank"]): row
+        for row in _judged(problem, variant, runs, result, chosen, "test")
+    }
     x, y = problem.part("test", runs)
-    found = evaluate_as_published(
+    published = evaluate_as_published(
         problem.network,
         result.theta,
         x,
@@ -103,74 +119,30 @@ def _published(problem: Problem, variant: str, options: Any) -> tuple[Rows, Tens
         n_samples=plan.n_samples,
         tau=plan.tau,
     )
-    exact = {(row["strength"], row["seed"], row["prerank"]): row for row in rows}
-    complete: Rows = []
-    for label, values in found.pce.items():
-        for m, run in enumerate(runs):
+    return [
+        {
             # The dependency of two targets exists in the published form only.
-            row = exact.get((run.strength, run.seed, label)) or _about(variant, run, result, m)
-            complete.append(
-                {
-                    **row,
-                    "dataset": problem.name,
-                    "part": "test",
-                    "prerank": label,
-                    "selected": True,
-                    "published_pce": float(values[m]),
-                    "published_energy": float(found.energy[m]),
-                    "published_nll": float(found.nll[m]),
-                }
-            )
-    return complete, result.theta
-
-
-def _exact(
-    problem: Problem, variant: str, base: Tensor | None, options: Any
-) -> tuple[Rows, Tensor]:
-    plan = problem.plan
-    if variant == NONE:
-        runs = problem.runs((0.0,))
-        result = train(problem.network, problem.data, runs, settings=plan.training, **options)
-        rows = _both(problem, variant, runs, result, [0.0])
-        return rows, result.theta
-    if base is None:
-        raise InputError("base: a penalised variant goes on from unpenalised parameters")
-    terms = parse(variant)
-    penalty = CalibrationPenalty(terms, n_samples=plan.n_samples, tau=plan.tau)
-    trained: list[tuple[list[Run], TrainingResult]] = []
-
-    def attempt(strengths: Sequence[float]) -> list[Trial]:
-        runs = problem.runs(tuple(strengths))
-        begun = plan.training.fine_tune or not any(strengths)  # strength 0 is not trained again
-        result = train(
-            problem.network,
-            problem.data,
-            runs,
-            objective=Objective(penalty),
-            settings=plan.training,
-            start=base.repeat(len(strengths), 1) if begun else None,
-            **options,
-        )
-        trained.append((runs, result))
-        return validation_trials(
-            problem.network, problem.data, runs, result.theta, terms, n_samples=plan.n_samples
-        )
-
-    selection = search_strength(attempt, plan.strengths, budget=plan.budget)
-    chosen = [selection.strength or 0.0]
-    rows = [
-        row for runs, result in trained for row in _both(problem, variant, runs, result, chosen)
+            **(exact.get((run.strength, run.seed, label)) or _about(variant, run, result, m)),
+            "dataset": problem.name,
+            "part": "test",
+            "prerank": label,
+            "selected": True,
+            "published_pce": float(values[m]),
+            "published_energy": float(published.energy[m]),
+            "published_nll": float(published.nll[m]),
+        }
+        for label, values in published.pce.items()
+        for m, run in enumerate(runs)
     ]
-    return rows, base
 
 
-def _both(
-    problem: Problem, variant: str, runs: list[Run], result: TrainingResult, chosen: list[float]
+def _exact_rows(
+    problem: Problem, variant: str, runs: list[Run], result: TrainingResult, chosen: float
 ) -> Rows:
     return [
         row
         for part in ("validation", "test")
-        for row in _judged(problem, variant, runs, result, part, chosen)
+        for row in _judged(problem, variant, runs, result, chosen, part)
     ]
 
 
@@ -179,55 +151,47 @@ def _judged(
     variant: str,
     runs: list[Run],
     result: TrainingResult,
+    chosen: float,
     part: str,
-    chosen: list[float],
 ) -> Rows:
-    """Exact calibration of every run; for the chosen ones also what a right one would have."""
+    """Exact calibration of every run; for the chosen ones also that of a calibrated predictor."""
     plan, network = problem.plan, problem.network
     x, y = problem.part(part, runs)
-    found = evaluate(network, result.theta, x, y, problem.preranks, n_samples=plan.n_samples)
+    judged = evaluate(network, result.theta, x, y, problem.preranks, n_samples=plan.n_samples)
     rows: Rows = []
     for prerank in problem.preranks:
         label = prerank.label
         for m, run in enumerate(runs):
-            shown = part == "test" and run.strength in chosen
+            curve = null = None
+            if part == "test" and run.strength == chosen:
+                curve = judged.curves[label][m].tolist()
+                null = null_replicates(
+                    network,
+                    result.theta[m],
+                    x[m],
+                    y[m],
+                    prerank,
+                    n_samples=plan.n_samples,
+                    n_null=plan.n_null,
+                    seed=run.seed,  # of its own: the mean over runs takes them for independent
+                )
             rows.append(
                 {
                     **_about(variant, run, result, m),
                     "dataset": problem.name,
                     "part": part,
                     "prerank": label,
-                    "selected": run.strength in chosen,
-                    "pce": float(found.pce[label][m]),
-                    "floor": found.floor,
+                    "selected": run.strength == chosen,
+                    "pce": float(judged.pce[label][m]),
+                    "floor": judged.floor,
                     "n": y.shape[1],
-                    "energy": float(found.energy[m]),
-                    "nll": float(found.nll[m]),
-                    "curve": found.curves[label][m].tolist() if shown else None,
-                    "null": _null(problem, result.theta[m], x[m], y[m], prerank, run)
-                    if shown
-                    else None,
+                    "energy": float(judged.energy[m]),
+                    "nll": float(judged.nll[m]),
+                    "curve": curve,
+                    "null": None if null is None else null.tolist(),
                 }
             )
     return rows
-
-
-def _null(
-    problem: Problem, theta: Tensor, x: Tensor, y: Tensor, prerank: PreRank, run: Run
-) -> list[float] | None:
-    """Replicates for a pre-rank of several components; those of one have a universal null."""
-    plan = problem.plan
-    found = null_replicates(
-        problem.network,
-        theta,
-        x,
-        y,
-        prerank,
-        n_samples=plan.n_samples,
-        n_null=plan.n_null,
-        seed=run.seed,  # of its own: the mean over runs takes them for independent
-    )
-    return None if found is None else [float(value) for value in found]
 
 
 def _about(variant: str, run: Run, result: TrainingResult, m: int) -> dict[str, Any]:

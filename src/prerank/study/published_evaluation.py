@@ -1,5 +1,6 @@
 """How the published runs were judged: smooth PITs of relaxed samples, batch by batch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,21 +50,21 @@ def evaluate_as_published(
     theta: Tensor,
     x: Tensor,
     y: Tensor,
-    preranks: tuple[PreRank, ...],
+    preranks: Sequence[PreRank],
     *,
-    n_samples: int = 100,
     tau: float = 100.0,
+    n_samples: int = 100,
 ) -> PublishedEvaluation:
     """Judge M runs on batches of 256 rows, of which the last counts as much as the others.
 
     Args:
-        network: the network of the runs.
-        theta: their parameters, `(M, P)`.
-        x: inputs of each run, `(M, N, L)`.
-        y: targets of each run, `(M, N, D)`.
+        network: see `prerank.training.evaluate`, as for the other arguments.
+        theta: `(M, P)`.
+        x: `(M, N, L)`.
+        y: `(M, N, D)`.
         preranks: which to evaluate.
-        n_samples: draws per row.
         tau: sharpness of the comparison with samples, in the units of the pre-rank.
+        n_samples: draws per row.
     """
     seeds = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
     parts = list(zip(x.split(_BATCH, dim=1), y.split(_BATCH, dim=1), strict=True))
@@ -73,10 +74,10 @@ def evaluate_as_published(
         dist = network(theta, inputs)
         noise = RunNoise(seeds, number)
         for prerank in preranks:
-            found = published_pit(
+            pits = published_pit(
                 dist, targets, prerank, n_samples=n_samples, tau=tau, generator=noise
             )
-            errors[prerank.label].append(pce(found.z).mean(-1))
+            errors[prerank.label].append(pce(pits.z).mean(-1))
         energies.append(two_set_energy(dist, targets, n_samples, noise).mean(1))
         likelihoods.append(nll(dist, targets).mean(1))
     return PublishedEvaluation(
@@ -87,7 +88,7 @@ def evaluate_as_published(
 
 
 def batched_floor(n: int) -> float:
-    """Expectation of the PCE of a right predictor on n rows, as it is averaged over batches.
+    """Expectation of the PCE of a calibrated predictor on n rows, averaged over batches.
 
     Example:
         >>> round(batched_floor(2318), 4)
@@ -116,11 +117,11 @@ def null_replicates(
     y: Tensor,
     prerank: PreRank,
     *,
-    n_samples: int = 100,
-    n_null: int = 1000,
+    n_samples: int,
+    n_null: int,
     seed: int = 0,
 ) -> Tensor | None:
-    """PCE that one run would have if it were right, mean over its components, `(n_null,)`.
+    """PCE that one run would have if it were calibrated, mean over its components, `(n_null,)`.
 
     Args:
         network: the network of the run.
@@ -137,7 +138,7 @@ def null_replicates(
     pits, others = [], []
     for inputs, targets in zip(x.split(rows), y.split(rows), strict=True):
         dist = network(theta[None], inputs[None])
-        (found,) = project_pits(
+        (result,) = project_pits(
             dist,
             targets[None],
             (prerank,),
@@ -145,10 +146,10 @@ def null_replicates(
             generator=generator,
             with_stand_ins=True,
         )
-        if found.stand_ins is None:
+        if result.stand_ins is None:
             return None
-        pits.append(found.z[0])
-        others.append(found.stand_ins[:, 0])
+        pits.append(result.z[0])
+        others.append(result.stand_ins[:, 0])
     return component_null(
         torch.cat(pits), torch.cat(others, dim=1), n_null=n_null, generator=generator
     )

@@ -7,12 +7,13 @@ from os import PathLike
 
 import torch
 
+from prerank.files import CheckpointFile
 from prerank.study.costs import study_tasks
 from prerank.study.engines import Engine, Event, Failure, InProcess, TaskError
 from prerank.study.plans import Plan
 from prerank.study.store import Store, Unit
 from prerank.study.work import Outcome, UnitWork
-from prerank.training import Checkpoint, Progress
+from prerank.training import Progress
 
 __all__ = ["StudyProgress", "run_study"]
 
@@ -99,7 +100,7 @@ def _tidy(store: Store) -> None:
             with store.claim(unit.stem) as held:  # another process may be just about to
                 if held:
                     store.clear(unit)
-                    Checkpoint(store.checkpoint(unit)).drop()
+                    CheckpointFile(store.checkpoint(unit)).discard()
 
 
 def _combined(failures: Sequence[Failure]) -> BaseException:

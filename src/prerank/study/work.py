@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from prerank.errors import InputError
-from prerank.files import check_within, read_json, write_json
+from prerank.files import CheckpointFile, check_within, read_json, write_json
 from prerank.inputs import as_device
 from prerank.study.engines import emit
 from prerank.study.plans import NONE
 from prerank.study.problems import Problem
-from prerank.study.protocols import carry_out
+from prerank.study.protocols import run_variant
 from prerank.study.store import Store, Unit
 from prerank.training import Checkpoint, Interrupted, Progress
 
@@ -128,15 +128,16 @@ class UnitWork:
         store = self._store
         base = None if unit.variant == NONE else self._base(problem)
         until = time.monotonic() + (self.deadline - time.time())
-        checkpoint = Checkpoint(store.checkpoint(unit), every=self.every, until=until)
-        clock = _Clock(checkpoint.path.with_name(f"{checkpoint.path.name}.seconds"), self.every)
+        file = CheckpointFile(store.checkpoint(unit))
+        checkpoint = Checkpoint(file, every=self.every, until=until)
+        clock = _Clock(file.part("seconds").path, self.every)
 
         def on_epoch(progress: Progress) -> None:
             clock.follow()
             emit((unit, progress))
 
         try:
-            frame, theta = carry_out(
+            frame, theta = run_variant(
                 problem, unit.variant, base=base, checkpoint=checkpoint, on_epoch=on_epoch
             )
         except Interrupted:

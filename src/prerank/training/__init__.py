@@ -1,16 +1,16 @@
-"""Training many runs at once, and choosing the strength of a penalty."""
+"""Training many runs at once, and the path from data to a calibrated model."""
 
-from prerank.training.checkpoints import Checkpoint, Interrupted
+from prerank.training.calibrated import CalibratedTraining, train_calibrated
 from prerank.training.data import TrainingData
-from prerank.training.evaluation import Evaluation, evaluate
-from prerank.training.fitting import train
+from prerank.training.evaluation import Evaluation, evaluate, validation_trials
+from prerank.training.fitting import Checkpoint, Interrupted, train
 from prerank.training.objective import Objective
 from prerank.training.runs import Progress, Run, Settings, TrainingResult
 from prerank.training.selection import Selection, Trial, choose_strength, search_strength
 from prerank.training.trainer import Trainer
-from prerank.training.trials import validation_trials
 
 __all__ = [
+    "CalibratedTraining",
     "Checkpoint",
     "Evaluation",
     "Interrupted",
@@ -27,5 +27,6 @@ __all__ = [
     "evaluate",
     "search_strength",
     "train",
+    "train_calibrated",
     "validation_trials",
 ]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_points, check_finite
+from prerank.training.runs import Run
 
 __all__ = ["Scaler", "TrainingData", "fingerprint"]
 
@@ -85,6 +86,12 @@ class TrainingData:
     def signature(self) -> str:
         """Text that identifies the data."""
         return fingerprint(self.x, self.y, self.train, self.validation)
+
+    def select(self, runs: Sequence[Run], rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of row numbers `(U, n)`, for each run: `(M, n, L)`, `(M, n, D)`."""
+        split = torch.tensor([run.split for run in runs], device=self.x.device)
+        place = split.unsqueeze(1), rows[split]
+        return self.x[place], self.y[place]
 
     @classmethod
     def build(

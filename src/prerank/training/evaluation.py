@@ -1,18 +1,24 @@
 """Exact calibration and scores of trained runs on rows they have not seen."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from prerank import defaults
 from prerank.calibration import mean_spread, pce, pce_floor, reliability_curve
 from prerank.errors import InputError
 from prerank.models import Network
 from prerank.pits import project_pits
 from prerank.preranks import PreRank
 from prerank.scores import energy_score, nll
+from prerank.training.data import TrainingData
+from prerank.training.runs import Run
+from prerank.training.selection import Trial
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "evaluate", "validation_trials"]
 
 _CHUNK_VALUES = 2**20  # rows x draws x targets of a run; noise is drawn by chunk, whatever M is
 
@@ -27,7 +33,7 @@ class Evaluation:
         energy: mean energy score, `(M,)`.
         nll: mean negative log-likelihood, `(M,)`.
         curves: by label, share of PITs up to each level, mean over the components, `(M, levels)`.
-        noise: standard deviation that the mean PCE of all pre-ranks has for right runs, `(M,)`.
+        noise: standard deviation of the mean PCE of all pre-ranks for calibrated runs, `(M,)`.
     """
 
     pce: dict[str, Tensor]
@@ -49,7 +55,7 @@ def evaluate(
     y: Tensor,
     preranks: tuple[PreRank, ...],
     *,
-    n_samples: int = 100,
+    n_samples: int = defaults.TRAINING_SAMPLES,
     seed: int = 0,
 ) -> Evaluation:
     """Judge M runs on common random numbers.
@@ -70,24 +76,15 @@ def evaluate(
             "their own with preranks.Custom(function, title=...)"
         )
     if not network.stackable and len(theta) > 1:
-        single = [
-            evaluate(
-                network,
-                theta[m : m + 1],
-                x[m : m + 1],
-                y[m : m + 1],
-                preranks,
-                n_samples=n_samples,
-                seed=seed,
-            )
-            for m in range(len(theta))
-        ]
+        parts = zip(theta.split(1), x.split(1), y.split(1), strict=True)
+        options: Any = {"n_samples": n_samples, "seed": seed}
+        single = [evaluate(network, *part, preranks, **options) for part in parts]
         return Evaluation(
-            {label: torch.cat([s.pce[label] for s in single]) for label in single[0].pce},
+            {label: torch.cat([s.pce[label] for s in single]) for label in labels},
             single[0].floor,
             torch.cat([s.energy for s in single]),
             torch.cat([s.nll for s in single]),
-            {label: torch.cat([s.curves[label] for s in single]) for label in single[0].curves},
+            {label: torch.cat([s.curves[label] for s in single]) for label in labels},
             torch.cat([s.noise for s in single]),
         )
     generator = torch.Generator().manual_seed(seed)
@@ -113,3 +110,32 @@ def evaluate(
             },
             mean_spread(pooled),
         )
+
+
+def validation_trials(
+    network: Network,
+    data: TrainingData,
+    runs: Sequence[Run],
+    theta: Tensor,
+    preranks: tuple[PreRank, ...],
+    *,
+    n_samples: int = defaults.TRAINING_SAMPLES,
+) -> list[Trial]:
+    """Exact calibration and accuracy of each strength, on the validation rows of its runs.
+
+    Args:
+        network: the network of the runs.
+        data: what they were trained on.
+        runs: for every strength the same splits and seeds, in the same order.
+        theta: their parameters, `(M, P)`.
+        preranks: whose excess is averaged.
+        n_samples: draws per row.
+    """
+    x, y = data.select(runs, data.validation)
+    judged = evaluate(network, theta, x, y, preranks, n_samples=n_samples)
+    excess = torch.stack([judged.excess(prerank.label) for prerank in preranks]).mean(0)
+    places: dict[float, list[int]] = {}
+    for place, run in enumerate(runs):
+        places.setdefault(run.strength, []).append(place)
+    results = [value.double().cpu().numpy() for value in (excess, judged.energy, judged.noise)]
+    return [Trial(strength, *(r[at] for r in results)) for strength, at in places.items()]

@@ -1,20 +1,77 @@
-"""Training runs to their stop: without the penalty first, then with it."""
+"""Training runs to their stop, with checkpoints: without the penalty first, then with it."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from os import PathLike
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from prerank.errors import InputError
 from prerank.models import Network
-from prerank.training.checkpoints import Checkpoint
 from prerank.training.data import TrainingData
 from prerank.training.objective import Objective
 from prerank.training.runs import Progress, Run, Settings, TrainingResult
+from prerank.training.state import CheckpointStore, as_store
 from prerank.training.trainer import Trainer, check_start
 
-__all__ = ["train"]
+__all__ = ["Checkpoint", "Interrupted", "train"]
+
+
+class Interrupted(Exception):  # noqa: N818 (not an error: all that was trained is kept)
+    """Training was broken off in good order: calling it again goes on from the checkpoint."""
+
+
+class Checkpoint:
+    """A checkpoint that follows the training of one stack.
+
+    Args:
+        store: where to keep it, such as `prerank.files.CheckpointFile(path)`.
+        every: seconds between two versions.
+        until: time, as `time.monotonic` counts it, at which training is to be broken off.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore | str | PathLike[str],
+        *,
+        every: float = 30.0,
+        until: float = float("inf"),
+    ) -> None:
+        self.store = as_store(store)
+        self.every = every
+        self.until = until
+        self._written = time.monotonic()
+
+    def part(self, name: str, trainer: Trainer) -> "Checkpoint":
+        """The checkpoint of one part of the training; other runs have another."""
+        store = self.store.part(f"{name}-{trainer.fingerprint[:12]}")
+        return Checkpoint(store, every=self.every, until=self.until)
+
+    def resume(self, trainer: Trainer) -> None:
+        """Go on from the checkpoint; discard it where it is damaged or of another training."""
+        try:
+            checkpoint = self.store.load()
+            if checkpoint is not None:
+                trainer.restore(*checkpoint)
+        except InputError:
+            self.store.discard()
+
+    def follow(self, trainer: Trainer) -> None:
+        """To be called after each epoch: save where it is time, raise where time is up."""
+        now = time.monotonic()
+        if now >= self.until and not trainer.done:
+            trainer.save(self.store)
+            raise Interrupted(f"time is up: {self.store} has what was trained so far")
+        if trainer.done or now - self._written >= self.every:
+            trainer.save(self.store)
+            self._written = now
+
+    def drop(self) -> None:
+        """Discard the checkpoint and those of its parts: what they were for is done."""
+        self.store.discard()
 
 
 def train(
@@ -22,11 +79,11 @@ def train(
     data: TrainingData,
     runs: Sequence[Run],
     *,
-    objective: Objective | None = None,
     settings: Settings | None = None,
+    on_epoch: Callable[[Progress], None] | None = None,
+    objective: Objective | None = None,
     start: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
-    on_epoch: Callable[[Progress], None] | None = None,
 ) -> TrainingResult:
     """Train runs to their stop: together where the network can be stacked, else one by one.
 
@@ -38,13 +95,13 @@ def train(
         network: see `Trainer`.
         data: see `Trainer`.
         runs: see `Trainer`.
-        objective: see `Trainer`.
         settings: see `Trainer`.
+        on_epoch: called after each epoch.
+        objective: see `Trainer`.
         start: parameters `(M, P)` to begin with, such as those of the same runs without the
             penalty; then these are not trained again.
-        checkpoint: a file that follows the training, and from which it goes on; for networks that
-            can be stacked. It is left in place, for the caller to remove.
-        on_epoch: called after each epoch.
+        checkpoint: follows the training, which goes on from it; for networks that can be stacked.
+            It is left in place, for the caller to remove.
     """
     objective, settings = objective or Objective(), settings or Settings()
     if not runs:
@@ -62,7 +119,7 @@ def train(
         start: Tensor | None,
     ) -> TrainingResult:
         groups = [slice(None)] if network.stackable else [slice(m, m + 1) for m in range(len(runs))]
-        found = []
+        results = []
         for group in groups:
             trainer = Trainer(
                 network,
@@ -73,8 +130,8 @@ def train(
                 start=None if start is None else start[group],
             )
             follower = None if checkpoint is None else checkpoint.part(name, trainer)
-            found.append(_finished(trainer, follower, on_epoch))
-        return _side_by_side(found)
+            results.append(_finished(trainer, follower, on_epoch))
+        return _side_by_side(results)
 
     if objective.penalty is None or not settings.fine_tune:
         return part("all", runs, objective, settings, start)
@@ -87,7 +144,7 @@ def train(
     plain = replace(objective, penalty=None)
     base = part("plain", [Run(*pair) for pair in pairs], plain, settings, None)
     of_run = torch.tensor([pairs.index((run.seed, run.split)) for run in runs])
-    before = _select(base, of_run.to(base.theta.device))
+    before = base.select(of_run.to(base.theta.device))
     after = part("penalised", runs, objective, settings.tuning, before.theta)
     return _one_after_the_other(before, after)
 
@@ -111,25 +168,10 @@ def _finished(
     return trainer.result()
 
 
-def _select(result: TrainingResult, runs: Tensor) -> TrainingResult:
-    return TrainingResult(
-        result.theta[runs],
-        result.epochs[runs],
-        result.best_epoch[runs],
-        result.objective[runs],
-        result.history[:, runs],
-    )
-
-
 def _side_by_side(results: Sequence[TrainingResult]) -> TrainingResult:
     """Results of different runs."""
     longest = max(len(result.history) for result in results)
-    padded = [
-        torch.cat(
-            [r.history, r.history.new_full((longest - len(r.history), len(r.epochs)), torch.nan)]
-        )
-        for r in results
-    ]
+    padded = [pad(r.history, (0, 0, 0, longest - len(r.history)), value=torch.nan) for r in results]
     return TrainingResult(
         theta=torch.cat([r.theta for r in results]),
         epochs=torch.cat([r.epochs for r in results]),
@@ -142,7 +184,7 @@ def _side_by_side(results: Sequence[TrainingResult]) -> TrainingResult:
 def _one_after_the_other(first: TrainingResult, second: TrainingResult) -> TrainingResult:
     """Results of the same runs, of which the second part began where the first ended."""
     moved = second.best_epoch > 0
-    # Where the first part found nothing finite, the objective of its start is no result.
+    # Where the first part has no finite objective, that of its start is no result.
     failed = ~moved & ~first.objective.isfinite()
     epochs = first.epochs + second.epochs
     history = first.history.new_full((int(epochs.max()), len(epochs)), torch.nan)

@@ -1,9 +1,13 @@
 """What a training run is given, says on its way and leaves."""
 
 from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
 
+import torch
 from torch import Tensor
 
+from prerank import defaults
 from prerank.errors import InputError
 from prerank.inputs import as_count, as_positive
 
@@ -48,25 +52,31 @@ class Settings:
             stop, and for `max_epochs` at most. A run of strength 0 is then the first part alone.
         stop_on: what decides on the validation rows when to stop and which epoch is best: the whole
             `"objective"`, or its `"score"` alone.
-        shift: let a `CalibrationPenalty` aim at calibration on the validation rows, by a shift that
-            is measured after each epoch.
+        holdout_offset: let a `CalibrationPenalty` aim at calibration on the validation rows, by an
+            offset (`CalibrationPenalty.shift`) that is measured after each epoch. Plans and older
+            programs call it `shift`.
         tuning_patience: how many times the patience the second part has.
         tuning_rate: its learning rate, as a multiple of lr.
     """
 
-    lr: float = 1e-3
-    batch_size: int = 256
+    lr: float = defaults.LEARNING_RATE
+    batch_size: int = defaults.BATCH_SIZE
     last_batch: bool = False
     min_steps: int = 1
-    max_epochs: int = 1000
-    patience: int = 15
+    max_epochs: int = defaults.MAX_EPOCHS
+    patience: int = defaults.PATIENCE
     min_delta: float = 1e-4
     gradient_bound: float = 10.0
     fine_tune: bool = True
-    shift: bool = True
+    holdout_offset: bool = True
     stop_on: str = "objective"
     tuning_patience: int = 3
     tuning_rate: float = 1.0
+
+    @property
+    def shift(self) -> bool:
+        """Former name of `holdout_offset`, which plans still use."""
+        return self.holdout_offset
 
     @property
     def tuning(self) -> "Settings":
@@ -93,6 +103,20 @@ class Settings:
             raise InputError(f"stop_on must be one of {_STOPS}, got {self.stop_on!r}")
         if not self.min_delta >= 0:
             raise InputError(f"min_delta must not be negative, got {self.min_delta}")
+
+
+_generated_init = Settings.__init__
+
+
+@wraps(_generated_init)
+def _init(self: Settings, *args: Any, **values: Any) -> None:
+    """Take `shift` for `holdout_offset`, as plans and older programs say it."""
+    if "shift" in values:
+        values["holdout_offset"] = values.pop("shift")
+    _generated_init(self, *args, **values)
+
+
+Settings.__init__ = _init  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)
@@ -132,3 +156,20 @@ class TrainingResult:
     best_epoch: Tensor
     objective: Tensor
     history: Tensor
+
+    @classmethod
+    def untrained(cls, theta: Tensor) -> "TrainingResult":
+        """Parameters `(M, P)` as they are given: no epochs, and an objective that is not known."""
+        none = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
+        unknown = torch.full((len(theta),), torch.nan, dtype=theta.dtype, device=theta.device)
+        return cls(theta, none, none, unknown, theta.new_zeros(0, len(theta)))
+
+    def select(self, runs: Tensor | slice) -> "TrainingResult":
+        """Results of some of the runs."""
+        return TrainingResult(
+            self.theta[runs],
+            self.epochs[runs],
+            self.best_epoch[runs],
+            self.objective[runs],
+            self.history[:, runs],
+        )

@@ -1,12 +1,13 @@
 """Choosing the strength of a penalty under an accuracy budget."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from prerank import defaults
 from prerank.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Selection", "Trial", "choose_strength", "search_strength"]
 
 AUTO_GRID = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-_EVIDENCE = 2.0  # standard deviations of the mean of runs that are right
+_EVIDENCE = 2.0  # standard deviations of the mean of calibrated runs
 _NOTHING = "without a penalty there is no evidence of an error that could be corrected"
 _LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
@@ -31,7 +32,7 @@ class Trial:
         strength: lambda.
         excess: exact PCE above its floor on validation rows, `(R,)`.
         energy: mean energy score on the same rows, `(R,)`.
-        noise: standard deviation of the excess that a right predictor has on as many rows, `(R,)`;
+        noise: standard deviation of the excess of a calibrated predictor on as many rows, `(R,)`;
             None where that is not known.
     """
 
@@ -89,7 +90,7 @@ class Selection:
 
 
 def choose_strength(
-    trials: Sequence[Trial], *, budget: float = 0.10, margin: float = 1.0
+    trials: Sequence[Trial], *, budget: float = defaults.BUDGET, margin: float = 1.0
 ) -> Selection:
     r"""Pick the strength with the lowest excess among those that qualify.
 
@@ -104,13 +105,13 @@ def choose_strength(
     for a single pair, where they cannot be known). A strength with a result that is not finite does
     not qualify.
 
-    Rows that a penalty aimed at, as those of `Settings.shift`, show less excess than fresh ones
-    will, so that a gain on them is no evidence that there was something to gain. That must come
-    from the runs without a penalty: none qualifies unless
+    Rows that a penalty aimed at (`Settings.holdout_offset`) show less excess than fresh ones will,
+    so that a gain on them is no evidence that there was something to gain. That must come from the
+    runs without a penalty: none qualifies unless
 
     .. math:: \bar c_0 > 2 \Big(\sum_{r=1}^R \mathrm{noise}_r^2\Big)^{1/2} / R,
 
-    two standard deviations of the mean, which 4 to 5 % of right predictors exceed.
+    two standard deviations of the mean, which 4 to 5 % of calibrated predictors exceed.
 
     Args:
         trials: with strength 0 among them, all with equally many paired runs.
@@ -127,20 +128,18 @@ def choose_strength(
     ordered = sorted(trials, key=lambda trial: trial.strength)
     _check(ordered, budget, margin)
     base = ordered[0]
-    found = [_judge(trial, base, budget, margin) for trial in ordered]
+    judged = [_judge(trial, base, budget, margin) for trial in ordered]
     limit = _limit(base)
     wrong = bool(base.excess.mean() > limit)
-    qualified = [j for j in found if j.strength > 0 and j.within_budget and j.improves and wrong]
-    best = min(qualified, key=lambda judgement: judgement.excess, default=found[0])
-    trace = tuple(
-        Judgement(**{**asdict(judgement), "chosen": judgement is best}) for judgement in found
-    )
+    qualified = [j for j in judged if j.strength > 0 and j.within_budget and j.improves and wrong]
+    best = min(qualified, key=lambda judgement: judgement.excess, default=judged[0])
+    trace = tuple(replace(judgement, chosen=judgement is best) for judgement in judged)
     if not qualified:
-        reason = _refusal(ordered[1:], found[1:]) if wrong else _NOTHING
+        reason = _refusal(ordered[1:], judged[1:]) if wrong else _NOTHING
         return Selection(None, reason, trace, budget, limit)
     reason = (
         f"strength {best.strength:g} has the lowest excess, {best.excess:.4f} against "
-        f"{found[0].excess:.4f}, at {best.energy_ratio - 1:+.1%} energy score"
+        f"{judged[0].excess:.4f}, at {best.energy_ratio - 1:+.1%} energy score"
     )
     return Selection(best.strength, reason, trace, budget, limit)
 
@@ -149,7 +148,7 @@ def search_strength(
     run: Callable[[Sequence[float]], Sequence[Trial]],
     grid: Sequence[float] | str = "auto",
     *,
-    budget: float = 0.10,
+    budget: float = defaults.BUDGET,
     margin: float = 1.0,
 ) -> Selection:
     """Try a grid of strengths, and beyond its edges where the best one lies there.
@@ -197,9 +196,9 @@ def _beyond(selection: Selection) -> float | None:
     return None
 
 
-def _refusal(trials: Sequence[Trial], found: Sequence[Judgement]) -> str:
+def _refusal(trials: Sequence[Trial], judged: Sequence[Judgement]) -> str:
     """Why none of these strengths qualifies."""
-    if any(judgement.within_budget for judgement in found):
+    if any(judgement.within_budget for judgement in judged):
         return "no strength improves calibration beyond noise within the budget"
     if trials and not any(_finite(trial.energy) for trial in trials):
         return "no strength gives a finite energy score"
@@ -231,7 +230,7 @@ def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement
 
 
 def _limit(base: Trial) -> float:
-    """Mean excess that right runs seldom exceed."""
+    """Mean excess that calibrated runs seldom exceed."""
     if base.noise is None:
         return 0.0
     return float(_EVIDENCE * np.sqrt(np.square(base.noise).sum()) / len(base.noise))

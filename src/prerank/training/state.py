@@ -1,17 +1,68 @@
-"""All that changes while a stack of runs trains, and its checkpoints."""
+"""All that changes while a stack of runs trains: the optimiser, the best epochs, the history."""
 
 import dataclasses
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from prerank.errors import InputError
-from prerank.files import read_tensors, write_tensors
-from prerank.training.optimiser import Adam
 
-__all__ = ["State"]
+__all__ = ["Adam", "CheckpointStore", "State", "as_store"]
+
+_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
+
+
+@dataclass
+class Adam:
+    r"""Adam (Kingma and Ba, 2015), each run on its own, with a bound on each run's gradient.
+
+    .. math:: g \leftarrow g \min\{1, b / |g|\}, \quad m \leftarrow \beta_1 m + (1 - \beta_1) g,
+              \quad v \leftarrow \beta_2 v + (1 - \beta_2) g^2, \quad
+              \theta \leftarrow \theta - \eta \frac{\hat m}{\sqrt{\hat v} + \epsilon}.
+
+    A run whose gradient is not finite keeps its parameters for this step.
+
+    Attributes:
+        theta: `(M, P)`.
+        first: m, `(M, P)`.
+        second: v, `(M, P)`.
+        steps: updates so far, `(M, 1)`.
+    """
+
+    theta: Tensor
+    first: Tensor
+    second: Tensor
+    steps: Tensor
+
+    @classmethod
+    def start(cls, theta: Tensor) -> "Adam":
+        """Begin with zero moments."""
+        first, second = torch.zeros_like(theta), torch.zeros_like(theta)
+        return cls(theta, first, second, torch.zeros_like(theta[:, :1]))
+
+    def update(self, gradient: Tensor, *, lr: float, bound: float) -> None:
+        """Make one step, in place."""
+        norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+        usable = torch.isfinite(norm)
+        gradient = torch.where(usable, gradient, 0) * (bound / norm).clamp_max(1).nan_to_num()
+        self.steps += usable
+        moves = usable.to(gradient.dtype)
+        self.first.lerp_(gradient, (1 - _BETA1) * moves)
+        self.second.lerp_(gradient.square(), (1 - _BETA2) * moves)
+        # In float64: in float32, 1 - beta2^t loses digits in the first steps.
+        count = self.steps.double().clamp_min(1)
+        rate = (lr * (1 - _BETA2**count).sqrt() / (1 - _BETA1**count)).to(gradient.dtype) * moves
+        slack = (_EPSILON * (1 - _BETA2**count).sqrt()).to(gradient.dtype)
+        self.theta -= rate * self.first / self.second.sqrt().add_(slack)
+
+    def select(self, rows: Tensor) -> "Adam":
+        """Keep some of the runs."""
+        return Adam(self.theta[rows], self.first[rows], self.second[rows], self.steps[rows])
 
 
 @dataclass
@@ -117,10 +168,10 @@ class State:
 
     def results(self) -> dict[str, Tensor]:
         """Results of all M runs so far."""
-        found = {name: tensor.clone() for name, tensor in self.finished.items()}
+        results = {name: tensor.clone() for name, tensor in self.finished.items()}
         for name in _RESULTS:
-            found[name][self.place] = getattr(self, name)
-        return found
+            results[name][self.place] = getattr(self, name)
+        return results
 
     def compacted(self) -> "State":
         """The same state without the rows of stopped runs, whose results are kept."""
@@ -134,17 +185,10 @@ class State:
             history=self.history,
         )
 
-    def save(self, path: str | PathLike[str], signature: str) -> None:
-        """Write a checkpoint."""
-        write_tensors(path, self._tensors(), {"runs": signature})
-
-    def load(self, path: str | PathLike[str], signature: str) -> "State":
-        """Read a checkpoint of the same runs, of which this is another state."""
-        tensors, about = read_tensors(path)
-        if about.get("runs") != signature:
-            raise InputError(f"{path} is a checkpoint of other runs, settings or data")
+    def restored(self, tensors: Mapping[str, Tensor]) -> "State":
+        """Another state of the same runs, from its `tensors`."""
         if not self._fits(tensors):
-            raise InputError(f"{path} is no complete checkpoint: remove it")
+            raise InputError("the checkpoint is not complete: remove it")
         moved = {name: tensor.to(self.best.device) for name, tensor in tensors.items()}
         return State(
             adam=Adam(**{name: moved[name] for name in _ADAM}),
@@ -154,8 +198,9 @@ class State:
             history=list(moved["history"]),
         )
 
-    def _tensors(self) -> dict[str, Tensor]:
-        """All of it, by name."""
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, by name, as a checkpoint holds it."""
         none = self.latest.new_zeros(0, len(self.finished["objective"]))
         return {
             "history": torch.stack(self.history) if self.history else none,
@@ -165,9 +210,9 @@ class State:
             **{f"finished.{name}": tensor for name, tensor in self.finished.items()},
         }
 
-    def _fits(self, tensors: dict[str, Tensor]) -> bool:
+    def _fits(self, tensors: Mapping[str, Tensor]) -> bool:
         """Whether these could be another state of the same runs."""
-        own = self._tensors()
+        own = self.tensors
         if own.keys() != tensors.keys() or any(t.dtype != own[n].dtype for n, t in tensors.items()):
             return False
         place, runs = tensors["place"], len(self.finished["objective"])
@@ -181,6 +226,37 @@ class State:
             and bool(((place >= 0) & (place < runs)).all())
             and int(tensors["number"]) >= 0
         )
+
+
+class CheckpointStore(Protocol):
+    """Where a checkpoint is kept; `prerank.files.CheckpointFile` is a file."""
+
+    def load(self) -> tuple[Mapping[str, Tensor], Mapping[str, str]] | None:
+        """Tensors and text of the checkpoint, or None where there is none."""
+
+    def save(self, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+        """Replace the checkpoint."""
+
+    def discard(self) -> None:
+        """Remove the checkpoint and those of its parts."""
+
+    def part(self, name: str) -> "CheckpointStore":
+        """The store of one part of the training."""
+
+
+def as_store(place: CheckpointStore | str | PathLike[str]) -> CheckpointStore:
+    """A store as it is; the path of a file, which was once allowed, as a store of that file."""
+    if not isinstance(place, str | PathLike):
+        return place
+    from prerank.files import CheckpointFile
+
+    warnings.warn(
+        "a path as the place of a checkpoint is deprecated: pass "
+        "prerank.files.CheckpointFile(path)",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return CheckpointFile(place)
 
 
 _ADAM = [f.name for f in dataclasses.fields(Adam)]

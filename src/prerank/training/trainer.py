@@ -1,7 +1,7 @@
 """Training M runs at once: different strengths, seeds and splits in one stack."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from os import PathLike
 from typing import Any
@@ -17,7 +17,7 @@ from prerank.training.data import TrainingData, fingerprint
 from prerank.training.graphs import Replay
 from prerank.training.objective import Objective, Total
 from prerank.training.runs import Progress, Run, Settings, TrainingResult
-from prerank.training.state import State
+from prerank.training.state import CheckpointStore, State, as_store
 
 __all__ = ["Trainer", "check_start"]
 
@@ -116,7 +116,7 @@ class Trainer:
 
     @property
     def fingerprint(self) -> str:
-        """Text of the same length for everything that is trained, another for each."""
+        """Hash that identifies this training configuration."""
         return hashlib.sha256(self._signature.encode()).hexdigest()
 
     @property
@@ -142,20 +142,33 @@ class Trainer:
 
     def result(self) -> TrainingResult:
         """Best parameters so far."""
-        state, found = self._state, self._state.results()
+        state, best = self._state, self._state.results()
         none = state.best.new_zeros(0, len(self.runs))
         history = torch.stack(state.history) if state.history else none
         return TrainingResult(
-            found["best"], found["epochs"], found["best_epoch"], found["objective"], history
+            best["best"], best["epochs"], best["best_epoch"], best["objective"], history
         )
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write a checkpoint, from which `load` goes on at exactly this step."""
-        self._state.save(path, self._signature)
+    def save(self, store: CheckpointStore | str | PathLike[str]) -> None:
+        """Keep a checkpoint, from which `load` goes on at exactly this step."""
+        as_store(store).save(self._state.tensors, {"runs": self._signature})
 
-    def load(self, path: str | PathLike[str]) -> None:
+    def load(self, store: CheckpointStore | str | PathLike[str]) -> None:
         """Go on from a checkpoint of the same runs, network and settings."""
-        state = self._state.load(path, self._signature)
+        store = as_store(store)
+        checkpoint = store.load()
+        if checkpoint is None:
+            raise InputError(f"{store} holds no checkpoint")
+        try:
+            self.restore(*checkpoint)
+        except InputError as error:
+            raise InputError(f"{store}: {error}") from error
+
+    def restore(self, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+        """Go on from what `save` gave to a store."""
+        if about.get("runs") != self._signature:
+            raise InputError("this is a checkpoint of other runs, settings or data")
+        state = self._state.restored(tensors)
         self._adopt(state, steps=int(state.number))
         if self._number % self._batches:
             self._shuffle(self._number // self._batches)
@@ -210,7 +223,7 @@ class Trainer:
         if self._shifts and isinstance(counted, Tally):
             penalty = self.objective.penalty
             assert isinstance(penalty, CalibrationPenalty)
-            # Rows that were seen several times in an epoch are no more rows.
+            # Repeated rows do not increase the sample size.
             rows = self._order.shape[1] if self._rest else self._batches * self._size
             seen = state.counts * (self._batches / self._steps)
             state.move_shift(penalty.shift(Tally([seen], [None], rows), counted))
@@ -261,7 +274,8 @@ class Trainer:
         """Text that identifies what is trained."""
         what = (self.runs, self.settings, self.objective, self.network, self.data.signature)
         start = "" if self._start is None else fingerprint(self._start)
-        return f"{what!r} {start}"
+        # Checkpoints of versions that called it `shift` are of the same training.
+        return f"{what!r} {start}".replace("holdout_offset=", "shift=")
 
     @property
     def _looks_at_penalty(self) -> bool:
@@ -270,7 +284,11 @@ class Trainer:
     @property
     def _shifts(self) -> bool:
         penalty = self.objective.penalty
-        return self.settings.shift and isinstance(penalty, CalibrationPenalty) and penalty.shifts
+        return (
+            self.settings.holdout_offset
+            and isinstance(penalty, CalibrationPenalty)
+            and penalty.shifts
+        )
 
     @torch.no_grad()
     def _counted(self, theta: Tensor) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from prerank.errors import InputError
-from prerank.files.user_tables import read_frame, read_inputs
+from prerank.files.user_tables import read_inputs, read_training_table
 
 RIVERS = pd.DataFrame(
     {
@@ -48,7 +48,7 @@ def write(path, table):
     "name", ["a.csv", "semicolon.csv", "mark.csv", "a.tsv", "a.CSV", "a.parquet"]
 )
 def test_formats(name, tmp_path):
-    frame = read_frame(write(tmp_path / name, RIVERS), ["load", "flow"])
+    frame = read_training_table(write(tmp_path / name, RIVERS), ["load", "flow"])
     assert list(frame.targets) == ["load", "flow"]
     assert (frame.targets.dtypes == np.float64).all()
     assert (frame.targets == RIVERS[["load", "flow"]]).all(axis=None)
@@ -57,16 +57,16 @@ def test_formats(name, tmp_path):
 
 
 def test_arff(tmp_path):
-    frame = read_frame(write(tmp_path / "a.arff", RIVERS), ["flow"])
+    frame = read_training_table(write(tmp_path / "a.arff", RIVERS), ["flow"])
     assert list(frame.inputs) == ["depth", "bed", "wet", "sites", "load"]
     assert list(frame.inputs.bed) == list(RIVERS.bed)
 
 
 def test_inputs_in_the_order_of_their_names(tmp_path):
     path = write(tmp_path / "a.csv", RIVERS)
-    frame = read_frame(path, ["flow"], inputs=["wet", "depth"], ignore=["bed"])
+    frame = read_training_table(path, ["flow"], inputs=["wet", "depth"], ignore=["bed"])
     assert list(frame.inputs) == ["wet", "depth"]
-    frame = read_frame(path, ["flow"], ignore=["bed", "wet"])
+    frame = read_training_table(path, ["flow"], ignore=["bed", "wet"])
     assert list(frame.inputs) == ["depth", "sites", "load"]
 
 
@@ -77,7 +77,7 @@ def test_an_index_of_pandas(name, tmp_path):
     table.to_parquet(tmp_path / "a.parquet")
     table.to_csv(tmp_path / "a.csv")
     for file in ("a.parquet", "a.csv"):
-        frame = read_frame(tmp_path / file, ["flow"])
+        frame = read_training_table(tmp_path / file, ["flow"])
         found = set(frame.inputs)
         assert found == {"depth", "bed", "wet", "sites", "load"} | ({name} if name else set())
         assert list(frame.inputs.index) == [0, 1, 2, 3]
@@ -87,7 +87,7 @@ def test_an_index_of_pandas(name, tmp_path):
 
 def test_an_index_that_is_asked_for(tmp_path):
     RIVERS.set_index(pd.Index([7, 3, 5, 9])).to_parquet(tmp_path / "a.parquet")
-    frame = read_frame(tmp_path / "a.parquet", ["flow"], inputs=["__index_level_0__"])
+    frame = read_training_table(tmp_path / "a.parquet", ["flow"], inputs=["__index_level_0__"])
     assert frame.inputs.iloc[:, 0].tolist() == [7, 3, 5, 9]
 
 
@@ -103,7 +103,7 @@ def test_numbers_of_many_kinds(tmp_path):
     }
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({**kinds, "x": [1, 2, 3, 4]}), path)
-    frame = read_frame(path, list(kinds), inputs=["x"], drop_missing=True)
+    frame = read_training_table(path, list(kinds), inputs=["x"], drop_missing=True)
     assert frame.dropped == 2
     assert (frame.targets.dtypes == np.float64).all()
     assert frame.targets.iloc[-1].tolist() == [-300, -300, 4, 4, 0, 3, 7]
@@ -115,7 +115,7 @@ def test_rows_with_missing_values_are_dropped(tmp_path):
     table.loc[2, "wet"] = None
     table.loc[2, "flow"] = np.nan
     for name in ("a.csv", "a.parquet"):
-        frame = read_frame(write(tmp_path / name, table), ["flow"], drop_missing=True)
+        frame = read_training_table(write(tmp_path / name, table), ["flow"], drop_missing=True)
         assert frame.dropped == 2
         assert frame.targets.flow.tolist() == [0.5, 1.0]
         assert list(frame.inputs.index) == [0, 1]
@@ -123,8 +123,10 @@ def test_rows_with_missing_values_are_dropped(tmp_path):
 
 def test_missing_values_elsewhere_do_not_matter(tmp_path):
     path = write(tmp_path / "a.csv", RIVERS.assign(note=[None, "x", None, None]))
-    assert len(read_frame(path, ["flow"], ignore=["note"]).targets) == 4
-    assert len(read_frame(path, ["flow"], inputs=["depth"], drop_missing=True).targets) == 4
+    assert len(read_training_table(path, ["flow"], ignore=["note"]).targets) == 4
+    assert (
+        len(read_training_table(path, ["flow"], inputs=["depth"], drop_missing=True).targets) == 4
+    )
 
 
 def test_inputs_alone(tmp_path):
@@ -148,7 +150,7 @@ def changed(name, row, value):
 TABLES = {
     "text": (
         changed("flow", 2, "low"),
-        r"column 'flow' holds text, such as 'low' \(1 of 4 rows, first in row 3\): targets must be",
+        r"'flow' holds text, such as 'low' \(1 of 4 rows, first in row 3\) for a target: only",
     ),
     "decimal commas": (RIVERS.assign(flow="1,5"), "such as '1,5': decimals need a point"),
     "missing input": (
@@ -166,7 +168,7 @@ TABLES = {
     "too large": (RIVERS.assign(flow=RIVERS.flow * 1e300), "'flow' is infinite or too large in 4"),
     "constant": (RIVERS.assign(flow=3), "target 'flow' is 3 in every row: there is nothing to"),
     "dates": (RIVERS.assign(day="2020-02-28"), "column 'day' holds dates or times: leave it out"),
-    "no rows": (RIVERS[:0], "names of columns, and no row"),
+    "no rows": (RIVERS[:0], "the table has no rows"),
     "targets alone": (RIVERS[["flow"]], "there is no input to learn from"),
 }
 
@@ -176,7 +178,7 @@ def test_tables_that_are_refused(case, tmp_path):
     table, words = TABLES[case]
     path = write(tmp_path / "semicolon.csv", table)
     with pytest.raises(InputError, match=words) as error:
-        read_frame(path, ["flow"])
+        read_training_table(path, ["flow"])
     assert str(error.value).startswith(f"{path}: ")
 
 
@@ -200,26 +202,32 @@ def test_columns_that_are_refused(case, tmp_path):
     parquet.write_table(pa.table({"flow": [1, 2, 3, 4], "x": [1, 2, 3, 4], "extra": column}), path)
     for targets in (["flow"], ["extra"]):
         with pytest.raises(InputError, match=words):
-            read_frame(path, targets)
+            read_training_table(path, targets)
     with pytest.raises(InputError, match=words):
         read_inputs(path, ["extra"])
-    assert list(read_frame(path, ["flow"], ignore=["extra"]).inputs) == ["x"]
+    assert list(read_training_table(path, ["flow"], ignore=["extra"]).inputs) == ["x"]
 
 
 NAMES = {
     "no targets": ({"targets": []}, "name at least one target"),
-    "unknown": ({"targets": ["flwo"]}, "no column 'flwo' for the targets. Did you mean 'flow'?"),
+    "unknown": ({"targets": ["flwo"]}, "no column 'flwo' for the targets; did you mean flow?"),
     "unknown, nothing like it": (
         {"targets": ["q"]},
-        "no column 'q' for the targets. The columns are depth, bed, wet, sites, flow, load$",
+        "no column 'q' for the targets; there are depth, bed, wet, sites, flow, load$",
     ),
     "twice": ({"targets": ["flow", "flow"]}, "targets name flow more than once"),
-    "unknown input": ({"inputs": ["dept"]}, "no column 'dept' for the inputs. Did you mean 'depth"),
+    "unknown input": ({"inputs": ["dept"]}, "no column 'dept' for the inputs; did you mean depth"),
     "input twice": ({"inputs": ["bed", "bed"]}, "inputs name bed more than once"),
     "unknown ignored": ({"ignore": ["x"]}, "no column 'x' for the ignored columns"),
-    "target as input": ({"inputs": ["flow", "bed"]}, "flow: a target cannot be an input"),
-    "target ignored": ({"ignore": ["flow"]}, "flow: a target cannot be an input, or ignored"),
-    "input ignored": ({"inputs": ["bed"], "ignore": ["bed"]}, "bed: an input cannot be ignored"),
+    "target as input": (
+        {"inputs": ["flow", "bed"]},
+        "flow: named for the targets and for",
+    ),
+    "target ignored": ({"ignore": ["flow"]}, "flow: named for the targets and for the ign"),
+    "input ignored": (
+        {"inputs": ["bed"], "ignore": ["bed"]},
+        "bed: named for the ignored col",
+    ),
     "no inputs": ({"inputs": []}, "there is no input to learn from"),
 }
 
@@ -229,14 +237,14 @@ def test_names_that_are_refused(case, tmp_path):
     options, words = NAMES[case]
     path = write(tmp_path / "a.csv", RIVERS)
     with pytest.raises(InputError, match=words) as error:
-        read_frame(path, **{"targets": ["flow"], **options})
+        read_training_table(path, **{"targets": ["flow"], **options})
     assert str(error.value).startswith(f"{path}: ")
 
 
 def test_of_many_columns_the_first_are_named(tmp_path):
     path = write(tmp_path / "a.csv", pd.DataFrame(np.ones((3, 40))).add_prefix("c"))
-    with pytest.raises(InputError, match=r"The columns are c0, c1, .*, c11, \.\.\.$"):
-        read_frame(path, ["zzz"])
+    with pytest.raises(InputError, match=r"there are c0, c1, .*, c11 and 28 more$"):
+        read_training_table(path, ["zzz"])
     path = write(tmp_path / "b.parquet", pd.DataFrame(np.full((3, 40), np.nan)).add_prefix("c"))
     with pytest.raises(InputError, match=r"'c11' \(3, first in row 1\) and 27 more: remove those"):
         read_inputs(path, [f"c{k}" for k in range(39)])
@@ -246,7 +254,7 @@ def test_no_row_without_a_missing_value(tmp_path):
     table = RIVERS.assign(note=[None, "x", None, None], other=[1, None, 1, 1])
     path = write(tmp_path / "a.csv", table)
     with pytest.raises(InputError, match="such as 'note', which is missing in 3 of 4 rows"):
-        read_frame(path, ["flow"], drop_missing=True)
+        read_training_table(path, ["flow"], drop_missing=True)
 
 
 def test_rows_are_counted_as_in_the_file(tmp_path):
@@ -254,15 +262,15 @@ def test_rows_are_counted_as_in_the_file(tmp_path):
     table.loc[2, "depth"] = np.inf
     path = write(tmp_path / "a.csv", table)
     with pytest.raises(InputError, match="1 of 3 rows, first in row 3"):
-        read_frame(path, ["flow"], drop_missing=True)
+        read_training_table(path, ["flow"], drop_missing=True)
 
 
 @pytest.mark.parametrize(
     ("table", "words"),
     [
         (RIVERS.drop(columns="depth"), "no column 'depth' for the inputs"),
-        (RIVERS[:0], "no row below"),
-        (RIVERS.assign(depth="deep"), r"'deep' \(4 of 4 rows, first in row 1\): inputs must be"),
+        (RIVERS[:0], "has no rows"),
+        (RIVERS.assign(depth="deep"), r"'deep' \(4 of 4 rows, first in row 1\) for an input: only"),
         (changed("depth", 1, None), r"'depth' \(1, first in row 2\): remove those rows, or fill"),
         (changed("depth", 1, np.inf), "'depth' is infinite"),
     ],
@@ -275,7 +283,9 @@ def test_inputs_that_are_refused(table, words, tmp_path):
     assert str(error.value).startswith(f"{path}: ")
 
 
-@pytest.mark.parametrize("read", [lambda p: read_frame(p, ["a"]), lambda p: read_inputs(p, ["a"])])
+@pytest.mark.parametrize(
+    "read", [lambda p: read_training_table(p, ["a"]), lambda p: read_inputs(p, ["a"])]
+)
 def test_files_that_are_refused(read, tmp_path):
     for name, data, words in [
         ("none.csv", None, "cannot read .*none.csv: No such file or directory"),

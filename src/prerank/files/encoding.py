@@ -1,5 +1,6 @@
 """Tables with numbers, truth values and text, as a matrix of numbers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from prerank.errors import InputError
 from prerank.inputs import column_labels, repeated
 
-__all__ = ["TableEncoder", "check_table", "in_order", "text_encoder"]
+__all__ = ["TableEncoder", "check_table", "in_order", "one_hot", "text_encoder"]
 
 _MOST_LEVELS = 1000
 
@@ -35,7 +36,11 @@ class TableEncoder:
         found: list[tuple[str, ...] | None] = []
         for position, name in enumerate(table.columns):
             column = table.iloc[:, position]
-            _refuse_dates(column, name)
+            if column.dtype.kind in "mM":
+                raise InputError(
+                    f"column {name!r} holds dates or durations: give the model numbers instead, "
+                    "such as the day of the year"
+                )
             if _holds_numbers(column):
                 found.append(None)
                 continue
@@ -60,7 +65,7 @@ class TableEncoder:
             else:
                 _refuse_missing(column, name)
                 text = np.array([str(value) for value in column], dtype=object)
-                match = text[:, None] == np.array(levels, dtype=object)
+                match = one_hot(text, levels)
                 if _holds_numbers(column) and not match.any(1).all():
                     unknown = text[~match.any(1)][0]
                     raise InputError(
@@ -70,6 +75,17 @@ class TableEncoder:
                     )
                 parts.append(match.astype(np.float64))
         return np.concatenate(parts, axis=1)
+
+
+def one_hot(texts: npt.NDArray[Any], levels: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which of the levels each text is, `(N, levels)`.
+
+    Example:
+        >>> one_hot(np.array(["mud", "sand"], dtype=object), ("mud", "sand")).tolist()
+        [[True, False], [False, True]]
+    """
+    match: npt.NDArray[np.bool_] = texts[:, None] == np.array(levels, dtype=object)
+    return match
 
 
 def text_encoder(table: Any) -> TableEncoder | None:
@@ -106,23 +122,11 @@ def in_order(y: Any, names: tuple[str, ...]) -> Any:
     return y.iloc[:, order] if hasattr(y, "iloc") else y[:, order]
 
 
-def _is_numeric(column: Any) -> bool:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    return bool(is_numeric_dtype(column) or is_bool_dtype(column))
-
-
 def _holds_numbers(column: Any) -> bool:
     """Whether all values are numbers, though the column may be declared as one of objects."""
-    return _is_numeric(column) or all(isinstance(value, Number) for value in column)
+    from pandas.api.types import is_numeric_dtype
 
-
-def _refuse_dates(column: Any, name: object) -> None:
-    if column.dtype.kind in "mM":
-        raise InputError(
-            f"column {name!r} holds dates or durations: give the model numbers instead, such as "
-            "the day of the year"
-        )
+    return bool(is_numeric_dtype(column)) or all(isinstance(value, Number) for value in column)
 
 
 def _refuse_missing(column: Any, name: object) -> None:

@@ -1,31 +1,46 @@
-"""The rule by which the columns of a file become inputs and targets."""
+"""How the published runs encode the columns of a file and split its rows."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from prerank.datasets.dataset_tables import Table
 from prerank.errors import InputError
 from prerank.files.columns import Column, as_column, as_float32, as_numbers, refuse_constant
-from prerank.inputs import repeated
+from prerank.files.dataset_tables import Table
+from prerank.files.encoding import one_hot
+from prerank.files.user_tables import check_roles
+from prerank.inputs import as_count, repeated
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Encoded", "Inputs", "encode_inputs", "encode_table"]
+__all__ = [
+    "PUBLISHED_SEEDS",
+    "Encoded",
+    "Inputs",
+    "Split",
+    "encode_inputs",
+    "encode_table",
+    "published_split",
+]
 
+PUBLISHED_SEEDS = (0, 42, 866, 12, 4)
+"""Seeds of the published runs: one split and one training each."""
+
+_SHARES = (0.4, 0.1, 0.3, 0.2)  # train, validation, calibration, test
+_CALIBRATION_CAP = 2048
 _MOST_CODES = 10  # whole numbers with at most so many values are a category
 _MOST_LEVELS = 20  # of a category that stays
 _FEWEST_NUMBERS = 10  # values of a numeric column that stays
 _MOST_MISSING = 0.2
 _FEWEST_ROWS = 10  # so that the published split has one to validate on
 _ROW_NUMBER = re.compile(r"|__index_level_\d+__")  # as R and pandas write them
-_SHOWN_NAMES = 10
 
 
 @dataclass(frozen=True)
@@ -112,16 +127,21 @@ def encode_inputs(columns: "pa.Table") -> Inputs:
         if column.kind == "text":
             values = column.values[complete]
             levels = sorted(set(values))
-            parts += [(values == level).astype(np.float32) for level in levels]
+            parts.append(one_hot(values, levels).astype(np.float32))
             names += [f"{column.name}={level}" for level in levels]
             origins += [f"level {level!r} of column {column.name!r}" for level in levels]
         else:
-            parts.append(as_float32(column, complete, faithful=True))
+            parts.append(as_float32(column, complete, faithful=True)[:, None])
             names.append(column.name)
             origins.append(f"column {column.name!r}")
-    _refuse_repeated(names, origins)
+    again = repeated(names)
+    if again:
+        same = [origin for name, origin in zip(names, origins, strict=True) if name == again[0]]
+        raise InputError(
+            f"{len(same)} inputs would be named {again[0]!r}: {' and '.join(same)}; rename a column"
+        )
     empty = np.empty((int(complete.sum()), 0), dtype=np.float32)
-    return Inputs(np.stack(parts, axis=1) if parts else empty, tuple(names), complete, removed)
+    return Inputs(np.concatenate([empty, *parts], axis=1), tuple(names), complete, removed)
 
 
 def encode_table(
@@ -153,19 +173,15 @@ def encode_table(
     """
     import pyarrow as pa
 
-    targets = _known(columns, targets, "target")
+    targets = [targets] if isinstance(targets, str) else list(targets)
     removed: dict[str, str] = {}
     if inputs is None:
         others = [column for column in columns.column_names if column not in targets]
         removed = {c: "a row number" for c in others if _ROW_NUMBER.fullmatch(c)}
         chosen = [column for column in others if column not in removed]
     else:
-        chosen = _known(columns, inputs, "input")
-        both = [column for column in chosen if column in targets]
-        if both:
-            raise InputError(f"column {both[0]!r} cannot be an input and a target")
-    if not chosen:
-        raise InputError("there is no column for an input beside the targets")
+        chosen = list(inputs)
+    check_roles(columns.column_names, {"targets": targets, "inputs": chosen})
     _refuse_empty(columns, targets if inputs is None else [*targets, *chosen])
     outputs = [as_numbers(target, columns[target]) for target in targets]
     answered = ~np.any([output.missing for output in outputs], axis=0)
@@ -194,6 +210,39 @@ def encode_table(
     return Encoded(table, removed, without_target, without_input)
 
 
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of the four parts, each a vector of int64."""
+
+    train: Tensor
+    validation: Tensor
+    calibration: Tensor
+    test: Tensor
+
+
+def published_split(n: int, seed: int) -> Split:
+    """Split n rows as the published runs did.
+
+    Shares of 40, 10, 30 and 20 % for training, validation, calibration and test. The calibration
+    part is capped at 2048 rows and the surplus shared equally among the other three; sizes are
+    truncated and what remains goes to the test part. Rows are permuted by torch's generator.
+
+    Example:
+        >>> split = published_split(10_000, seed=0)
+        >>> len(split.train), len(split.validation), len(split.calibration), len(split.test)
+        (4317, 1317, 2048, 2318)
+    """
+    as_count(n, "n", minimum=1)
+    surplus = max(0.0, _SHARES[2] - _CALIBRATION_CAP / n) / 3
+    train, validation = (int((share + surplus) * n) for share in _SHARES[:2])
+    calibration = min(int(_SHARES[2] * n), _CALIBRATION_CAP)
+    test = n - train - validation - calibration
+    if min(train, validation, test) < 1:
+        raise InputError(f"n = {n} rows are too few to split into four parts")
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    return Split(*order.split([train, validation, calibration, test]))
+
+
 def _objection(column: Column) -> str:
     """Why the rule removes a column, or nothing."""
     share = column.missing.mean() if len(column.missing) else 0.0
@@ -210,36 +259,6 @@ def _objection(column: Column) -> str:
     if not categorical and distinct < _FEWEST_NUMBERS:
         return f"numeric with {distinct} distinct values, fewer than {_FEWEST_NUMBERS}"
     return ""
-
-
-def _known(columns: "pa.Table", names: Sequence[str], role: str) -> list[str]:
-    """Names that the file has, each once; otherwise the message says which are near."""
-    names = [names] if isinstance(names, str) else list(names)
-    if not names:
-        raise InputError(f"at least one {role} has to be named")
-    again = repeated(names)
-    if again:
-        raise InputError(f"{role} {again[0]!r} is named {names.count(again[0])} times")
-    there = columns.column_names
-    for name in names:
-        if name in there:
-            continue
-        similar = {column.lower(): column for column in reversed(there)}
-        near = [similar[found] for found in get_close_matches(name.lower(), similar, n=3)]
-        known = ", ".join(there[:_SHOWN_NAMES]) + (", ..." if len(there) > _SHOWN_NAMES else "")
-        advice = f"did you mean {' or '.join(near)}?" if near else f"there are {known}"
-        article = "an" if role == "input" else "a"
-        raise InputError(f"there is no column {name!r} for {article} {role}; {advice}")
-    return names
-
-
-def _refuse_repeated(names: Sequence[str], origins: Sequence[str]) -> None:
-    again = repeated(names)
-    if again:
-        same = [origin for name, origin in zip(names, origins, strict=True) if name == again[0]]
-        raise InputError(
-            f"{len(same)} inputs would be named {again[0]!r}: {' and '.join(same)}; rename a column"
-        )
 
 
 def _refuse_empty(columns: "pa.Table", names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Tables of inputs and targets in Parquet files."""
+"""Tables of inputs and targets in Parquet files, with a hash of their numbers."""
 
 import hashlib
 import json
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from prerank.datasets.registry import DATASETS, canonical_name
 from prerank.errors import InputError, ShapeError
-from prerank.files.atomic import write_atomically
 from prerank.files.column_files import read_parquet
 from prerank.files.columns import as_column, as_float32
+from prerank.files.disk import write_atomically
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,15 +24,10 @@ __all__ = [
     "MEND",
     "ForeignFileError",
     "Table",
-    "check_name",
     "content_hash",
-    "data_folder",
-    "find_table",
-    "is_name",
-    "load_table",
-    "save_table",
-    "table_path",
+    "read_table",
     "table_shape",
+    "write_table",
 ]
 
 MEND = "if it is damaged, remove it, and fetch or import it again"
@@ -41,11 +35,10 @@ MEND = "if it is damaged, remove it, and fetch or import it again"
 
 # Where a file's schema keeps the original names of its columns, as JSON lists.
 _NAMES = {"x": b"x_columns", "y": b"y_columns"}
-_LONGEST_NAME = 100  # with the suffix, and that of a temporary file, it fits every file system
 
 
 class ForeignFileError(InputError):
-    """A sound Parquet file that is no table of ours: it has no columns x0, ... and y0, ..."""
+    """Valid Parquet without the columns x0, ... and y0, ..."""
 
 
 @dataclass(frozen=True)
@@ -68,98 +61,39 @@ class Table:
     targets: tuple[str, ...]
 
 
-def data_folder() -> Path:
-    """Folder of the datasets: `PRERANK_DATA`, or `prerank` in the user's cache."""
-    chosen = os.environ.get("PRERANK_DATA")
-    if chosen:
-        return Path(chosen)
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "prerank"
-
-
-def table_path(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Where the table of that name lies, or would lie: `FOLDER/NAME.parquet`."""
-    return (data_folder() if folder is None else Path(folder)) / f"{check_name(name)}.parquet"
-
-
-def find_table(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """`table_path` of a name or, where nothing is there, of what else it is called."""
-    path = table_path(name, folder)
-    return path if path.exists() else table_path(canonical_name(name), folder)
-
-
-def is_name(name: str) -> bool:
-    """Whether a dataset may have that name."""
-    return (
-        re.fullmatch(r"\w[\w.-]*", name) is not None
-        and ".." not in name
-        and not name.endswith(".")
-        and len(name.encode()) <= _LONGEST_NAME
-    )
-
-
-def check_name(name: str) -> str:
-    """Refuse a name that could leave the folder, or that some file system does not take.
-
-    Example:
-        >>> check_name("air")
-        'air'
-        >>> check_name("../air")
-        Traceback (most recent call last):
-        prerank.errors.InputError: '../air' cannot name a dataset: ...
-    """
-    if not is_name(name):
-        raise InputError(
-            f"{name[: 2 * _LONGEST_NAME]!r} cannot name a dataset: use letters, digits, '_', '-' "
-            f"and single dots, {_LONGEST_NAME} at most"
-        )
-    return name
-
-
-def load_table(name: str, folder: str | os.PathLike[str] | None = None) -> Table:
-    """Read `NAME.parquet`, whose columns x0, x1, ... are inputs and y0, y1, ... targets.
-
-    Where there is no file of that name, one of the name's other spellings in the registry will
-    do: `blogdata` finds `blog_data.parquet`.
+def read_table(path: Path) -> Table:
+    """Read a table, whose columns x0, x1, ... are inputs and y0, y1, ... targets.
 
     Raises:
-        InputError: when the file is not there or is damaged, or has an input or a target that is
-            not a finite number in every row; the message names the file.
+        OSError: when the file cannot be opened.
+        InputError: when it is damaged, or has an input or a target that is not a finite number in
+            every row; the message names the file.
     """
-    path = find_table(name, folder)
-    name = path.stem
     try:
         frame = read_parquet(path)
         columns = _columns(frame.column_names)
-        x, y = (np.stack([_numbers(frame, c) for c in columns[kind]], axis=1) for kind in "xy")
-    except OSError as error:
-        listed = any(record.name == name for record in DATASETS)
-        advice = f"; `prerank datasets show {name}` says how to get it" if listed else ""
-        raise InputError(
-            f"cannot read {path}: {error}. Set PRERANK_DATA to the folder that holds it{advice}"
-        ) from error
+        x, y = (np.stack([_values(frame, c) for c in columns[kind]], axis=1) for kind in "xy")
     except InputError as error:
         raise InputError(f"cannot read {path}: {_reason(error)}; {MEND}") from error
     known = frame.schema.metadata or {}
     inputs, targets = (_original_names(known, kind, columns[kind]) for kind in "xy")
-    return Table(name, x, y, inputs, targets)
+    return Table(path.stem, x, y, inputs, targets)
 
 
-def save_table(table: Table, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Write `NAME.parquet` in one step, with the names of the columns in its schema.
+def write_table(table: Table, path: Path) -> Path:
+    """Write a table in one step, with the names of the columns in its schema.
 
     Example:
         >>> import tempfile
         >>> x, y = np.zeros((2, 1), np.float32), np.ones((2, 1), np.float32)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = save_table(Table("ones", x, y, ("age",), ("height",)), folder)
-        ...     path.name, load_table("ones", folder).targets
-        ('ones.parquet', ('height',))
+        ...     path = Path(folder, "ones.parquet")
+        ...     read_table(write_table(Table("ones", x, y, ("age",), ("height",)), path)).targets
+        ('height',)
     """
     import pyarrow
     from pyarrow import parquet
 
-    path = table_path(table.name, folder)
     parts = {"x": (table.x, table.inputs), "y": (table.y, table.targets)}
     for kind, (values, names) in parts.items():
         if values.ndim != 2 or values.shape != (len(table.y), len(names)):
@@ -213,7 +147,10 @@ def content_hash(table: Table) -> str:
 
 
 def _columns(names: list[str]) -> dict[str, list[str]]:
-    columns = {kind: _numbered(names, kind) for kind in "xy"}
+    columns = {}
+    for kind in "xy":
+        found = [name for name in names if re.fullmatch(rf"{kind}\d{{1,9}}", name, re.ASCII)]
+        columns[kind] = sorted(found, key=lambda name: int(name[1:]))
     if not columns["x"] or not columns["y"]:
         raise ForeignFileError("it needs columns x0, x1, ... and y0, y1, ...")
     return columns
@@ -224,12 +161,7 @@ def _reason(error: Exception) -> str:
     return re.sub(r"(?<!\.)\.$", "", " ".join(str(error).split()))
 
 
-def _numbered(names: list[str], kind: str) -> list[str]:
-    found = [name for name in names if re.fullmatch(rf"{kind}\d{{1,9}}", name, re.ASCII)]
-    return sorted(found, key=lambda name: int(name[1:]))
-
-
-def _numbers(frame: "pa.Table", name: str) -> npt.NDArray[np.float32]:
+def _values(frame: "pa.Table", name: str) -> npt.NDArray[np.float32]:
     column = as_column(name, frame[name])
     if column.kind == "text":
         raise InputError(f"column {name!r} holds text or times, where numbers are needed")

@@ -1,0 +1,172 @@
+"""Multi-output regressors that are calibrated while they train: Gaussian mixtures, spline flows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from prerank import defaults
+from prerank.distributions import GaussianMixture
+from prerank.distributions.quantiles import mixture_quantiles
+from prerank.estimators.base import JointRegressor
+from prerank.estimators.persistence import read_model
+from prerank.models import FlowDistribution, FlowNetwork, MixtureNetwork
+
+__all__ = ["FlowRegressor", "MixtureRegressor", "load_model"]
+
+_ROWS = 2048  # of a flow at a time: each has a thousand points to take quantiles of
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MixtureRegressor(JointRegressor):
+    r"""Mixture density network trained with a calibration penalty.
+
+    .. math:: \min_\theta \; \frac1N \sum_i -\log f_\theta(y_i \mid x_i)
+              + \lambda \, R(\text{preranks})
+
+    Inputs and targets are standardised by the training rows; training, selection, scores and
+    diagnosis happen in these units, predictions come back in the original ones. A fifth of the
+    rows validates: training stops on the objective there, without the penalty first and then,
+    going on from there, with it, which aims at calibration on those rows too. Inputs beyond the
+    range of the training rows are taken as its end: a network would go on in a straight line,
+    however far.
+
+    Args:
+        n_components: number of Gaussians.
+        hidden: widths of the hidden layers.
+        scale_floor: least scale of a Gaussian, in standard deviations of the targets. Where these
+            take few values, one well below the gap between them (.05, say) keeps the densities
+            from becoming spikes.
+        preranks: what the penalty looks at, such as `"marginal+hdr"`.
+        strength: lambda, or `"auto"`: the one with the least calibration error on validation rows
+            whose energy score stays within the budget, over three paired splits.
+        budget: by how much the energy score may worsen, for `"auto"`.
+        max_epochs: upper limit, without the penalty and again with it.
+        patience: epochs without improvement after which training stops.
+        batch_size: rows per step.
+        lr: learning rate; with the penalty, three tenths of it.
+        device: such as `"cpu"` or `"cuda"`; the GPU where there is one, by default.
+        random_state: seed of splits, initial weights and noise.
+        verbose: 1 shows a progress bar.
+
+    Attributes:
+        strength_: the strength that was used.
+        selection_: the `Selection` of `"auto"`, else None.
+        n_outputs_: number of targets.
+        target_names_: their names.
+
+    Example:
+        >>> from prerank.datasets import AR1Regression
+        >>> x, y = AR1Regression(dim=3).sample(400, generator=0)
+        >>> model = MixtureRegressor(n_components=1, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model.fit(x.numpy(), y.numpy()).predict(x.numpy()).shape
+        (400, 3)
+    """
+
+    n_components: int = field(default=defaults.N_COMPONENTS, kw_only=False)
+
+    network_: MixtureNetwork = field(init=False)
+    network_class = MixtureNetwork
+    own_parameter = "n_components", "components"
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Predictive means in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
+        return self._shaped(self.predict_dist(X).mean)
+
+    def predict_dist(self, X: Any) -> GaussianMixture:
+        """Predictive distributions in original units, in float64."""
+        dist = super().predict_dist(X)
+        assert isinstance(dist, GaussianMixture)
+        return dist
+
+    def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
+        margins = self.predict_dist(X).project(torch.eye(self.n_outputs_, dtype=torch.float64))
+        return mixture_quantiles(margins, torch.tensor(levels, dtype=torch.float64))
+
+    def _distribution(self, x: Tensor) -> GaussianMixture:
+        with torch.no_grad():
+            dist = self.network_(self.theta_, x.to(self.theta_.dtype).unsqueeze(0))
+        parts = (part[0].double() for part in (dist.logits, dist.loc, dist.scale_tril))
+        return GaussianMixture(*parts, validate_args=False)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FlowRegressor(JointRegressor):
+    r"""Triangular spline flow trained with a calibration penalty.
+
+    .. math:: \min_\theta \; \frac1N \sum_i -\log f_\theta(y_i \mid x_i)
+              + \lambda \, R(\text{preranks})
+
+    The same face as `MixtureRegressor`, for distributions that are not mixtures of a few
+    Gaussians: skewed, bounded or curved ones (`prerank.models.FlowNetwork` has the map). It needs
+    zuko (the extra `flows`), and more time: every sample of the penalty goes through the networks.
+    Standardisation, splits and stopping are those of `MixtureRegressor`.
+
+    `predict` gives medians, target by target, not means: the mean of a flow can rest on draws that
+    are too rare to be met. Medians and quantiles are those of 1,024 scrambled Sobol points, the
+    same for every row, so they are no matter of chance.
+
+    Args:
+        bins: of each spline.
+        hidden: widths of the hidden layers.
+        scale_floor: least scale of a target given those before it, in standard deviations of the
+            targets; splines make it narrower in places.
+        n_samples: draws per row of the penalty, on which its time depends.
+        **others: `preranks`, `strength`, `budget`, `max_epochs`, `patience`, `batch_size`, `lr`,
+            `device`, `random_state` and `verbose`, as for `MixtureRegressor`; so are the
+            attributes after `fit`.
+
+    Example:
+        >>> from prerank.datasets import AR1Regression
+        >>> x, y = AR1Regression(dim=2).sample(400, generator=0)
+        >>> model = FlowRegressor(hidden=(8,), n_samples=10, max_epochs=2, random_state=0)
+        >>> model.fit(x.numpy(), y.numpy()).predict_dist(x.numpy()).log_prob(y).shape
+        torch.Size([400])
+    """
+
+    bins: int = field(default=8, kw_only=False)
+    hidden: Sequence[int] = (64, 64)
+    n_samples: int = 32
+
+    network_: FlowNetwork = field(init=False)
+    network_class = FlowNetwork
+    own_parameter = "bins", "bins of a spline"
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Predictive medians in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
+        median: npt.NDArray[np.float64] = self.predict_quantiles(X, [0.5])[0]
+        return median
+
+    def predict_dist(self, X: Any) -> FlowDistribution:
+        """Predictive distributions in original units, in float64."""
+        dist = super().predict_dist(X)
+        assert isinstance(dist, FlowDistribution)
+        return dist
+
+    def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
+        parts = self._standard_inputs(X).split(_ROWS)
+        standard = torch.cat([self._distribution(rows).quantiles(levels) for rows in parts], -2)
+        loc, scale = self._units
+        return loc + scale * standard
+
+    @property
+    def _penalty_draws(self) -> int:
+        return self.n_samples
+
+    def _distribution(self, x: Tensor) -> FlowDistribution:
+        return self.network_.distribution(self.theta_[0].double(), x)
+
+
+def load_model(path: str | PathLike[str]) -> JointRegressor:
+    """Read a model that a regressor's `save` wrote.
+
+    Files of another format, with missing parts, or with settings or weights that do not match their
+    hash are refused.
+    """
+    model: JointRegressor = read_model(path, (MixtureRegressor, FlowRegressor))
+    return model

@@ -1,0 +1,145 @@
+"""The path from data to a calibrated model: a base, its calibration, the choice of a strength."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from prerank import defaults
+from prerank.errors import InputError
+from prerank.models import Network
+from prerank.penalty import CalibrationPenalty
+from prerank.training.data import TrainingData
+from prerank.training.evaluation import validation_trials
+from prerank.training.fitting import Checkpoint, train
+from prerank.training.objective import Objective
+from prerank.training.runs import Progress, Run, Settings, TrainingResult
+from prerank.training.selection import Selection, Trial, search_strength
+
+__all__ = ["CalibratedTraining", "divergence", "train_calibrated"]
+
+
+@dataclass(frozen=True)
+class CalibratedTraining:
+    """What `train_calibrated` made of R paired runs.
+
+    Attributes:
+        base: parameters before the calibration, `(R, P)`; None where there was no such step.
+        stages: the stacks that were trained, in order: their runs, and their results.
+        strength: that was given, or chosen; 0 where none qualifies.
+        selection: how it was chosen; None where it was given.
+    """
+
+    base: Tensor | None
+    stages: tuple[tuple[list[Run], TrainingResult], ...]
+    strength: float
+    selection: Selection | None
+
+    @property
+    def trained(self) -> dict[float, TrainingResult]:
+        """Results of the R runs, by strength; 0 is the base."""
+        results: dict[float, TrainingResult] = {}
+        for runs, result in self.stages:
+            strengths = list(dict.fromkeys(run.strength for run in runs))
+            size = len(runs) // len(strengths)
+            for place, strength in enumerate(strengths):
+                results[strength] = result.select(slice(place * size, (place + 1) * size))
+        return results
+
+
+def train_calibrated(
+    network: Network,
+    data: TrainingData,
+    runs: Sequence[Run],
+    *,
+    penalty: CalibrationPenalty | None = None,
+    strength: float | Sequence[float] | str = "auto",
+    budget: float = defaults.BUDGET,
+    n_samples: int = defaults.TRAINING_SAMPLES,
+    settings: Settings | None = None,
+    base: Tensor | None = None,
+    checkpoint: Checkpoint | None = None,
+    on_epoch: Callable[[Progress], None] | None = None,
+) -> CalibratedTraining:
+    """Train a base, go on from it with a penalty at every strength in question, and choose one.
+
+    Without `settings.fine_tune`, runs with a penalty begin anew, and only a choice needs a base.
+
+    Args:
+        network: to train.
+        data: with the splits of the runs.
+        runs: seeds and splits, the same for all strengths.
+        penalty: what to calibrate; strength 0 needs none.
+        strength: a number, which is used as it is; or `"auto"` or a list, from which
+            `search_strength` chooses on the validation rows.
+        budget: by how much the energy score may worsen, where a strength is chosen.
+        n_samples: draws per row that the choice rests on.
+        settings: of the training.
+        base: parameters `(R, P)` of the same runs without the penalty, which are then not trained
+            again.
+        checkpoint: see `train`.
+        on_epoch: called after each epoch.
+
+    Example:
+        >>> import torch
+        >>> from prerank.datasets import OutlierRegression
+        >>> from prerank.models import MixtureNetwork
+        >>> x, y = OutlierRegression(dim=2).sample(500, generator=0)
+        >>> rows = torch.arange(500)
+        >>> training = train_calibrated(
+        ...     MixtureNetwork(x.shape[1], 2, n_components=1, hidden=(8,)),
+        ...     TrainingData.build(x, y, [(rows[100:], rows[:100])]),
+        ...     [Run(seed=0)],
+        ...     penalty=CalibrationPenalty("marginal+hdr"),
+        ...     strength=10.0,
+        ...     settings=Settings(max_epochs=2),
+        ... )
+        >>> list(training.trained), training.trained[10.0].theta.shape == training.base.shape
+        ([0.0, 10.0], True)
+    """
+    settings = settings or Settings()
+    choosing = isinstance(strength, str | Sequence)
+    terms = () if penalty is None else penalty.preranks
+    if not terms and (choosing or strength):
+        raise InputError("penalty: without one, strength must be 0")
+    options: Any = {"settings": settings, "checkpoint": checkpoint, "on_epoch": on_epoch}
+    stages: list[tuple[list[Run], TrainingResult]] = []
+    plain = [replace(run, strength=0.0) for run in runs]
+    if base is not None:
+        stages.append((plain, TrainingResult.untrained(base)))
+    elif settings.fine_tune or choosing or not strength:
+        # A penalty that does not apply here is refused now, and not after the base is trained.
+        for term in terms:
+            term.check(network(network.initial(runs[0].seed)[None].to(data.x), data.x[:1, :1]))
+        result = train(network, data, plain, **options)
+        if terms and not bool(result.objective.isfinite().all()):
+            raise divergence(settings)
+        stages.append((plain, result))
+        base = result.theta
+
+    def calibrate(strengths: Sequence[float]) -> tuple[list[Run], TrainingResult]:
+        stack = [replace(run, strength=one) for one in strengths for run in runs]
+        start = base.repeat(len(strengths), 1) if base is not None and settings.fine_tune else None
+        result = train(network, data, stack, objective=Objective(penalty), start=start, **options)
+        stages.append((stack, result))
+        return stages[-1]
+
+    def attempt(strengths: Sequence[float]) -> list[Trial]:
+        stack, result = calibrate(strengths) if any(strengths) else stages[0]
+        return validation_trials(network, data, stack, result.theta, terms, n_samples=n_samples)
+
+    if isinstance(strength, str | Sequence):
+        selection = search_strength(attempt, strength, budget=budget)
+        return CalibratedTraining(base, tuple(stages), selection.strength or 0.0, selection)
+    if strength:
+        calibrate([float(strength)])
+    return CalibratedTraining(base, tuple(stages), float(strength), None)
+
+
+def divergence(settings: Settings) -> InputError:
+    """The error of a training without a finite objective."""
+    return InputError(
+        "training gave no finite objective on the validation rows in any epoch: lower lr "
+        f"(now {settings.lr:g}) or strength, and look for extreme values in X and y"
+    )

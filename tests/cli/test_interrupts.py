@@ -20,7 +20,7 @@ STARTS = {"module": (*COMMAND[:1], "-X", "importtime", *COMMAND[1:]), "script": 
 def test_an_interrupt_at_the_start(start, place):
     """While the first of many modules are imported, which takes seconds."""
     process = subprocess.Popen(
-        [*STARTS[start], "--version"],
+        [*STARTS[start], "explain"],
         cwd=place,
         env=os.environ | SETTINGS,
         stdout=subprocess.PIPE,

@@ -176,7 +176,7 @@ def test_sizes_are_checked(options, error):
 
 def test_without_zuko_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "zuko.transforms", None)
-    with pytest.raises(InputError, match=r"pip install zuko, or .*extra 'flows'"):
+    with pytest.raises(InputError, match=r"a flow needs zuko: pip install 'prerank\[flows\]'"):
         FlowNetwork(2, 2)
 
 

@@ -20,7 +20,7 @@ from prerank.datasets import DATASETS, Dataset, Origin, Table, load_table, save_
 from servers import serve
 
 SOURCE = Path(prerank.__file__).parents[1]
-RAW = Path(__file__).resolve().parents[2] / "shared" / "data" / "raw"
+RAW = Path(__file__).resolve().parents[3] / "shared" / "data" / "raw"
 COMMANDS = importlib.import_module("prerank.cli.datasets")
 
 ORIGINAL = "".join(["depth,flow\n", *(f"{i / 4},{i * i}\n" for i in range(40))]).encode()

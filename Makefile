@@ -20,7 +20,7 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || 
 	    "name another one: make PYTHON=python3.12" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bench test test-fast test-slow test-gpu fuzz test-browser test-adapters docs lint types layers wheel format lock clean
+.PHONY: help venv demo bench test test-fast test-slow test-gpu fuzz test-browser test-adapters docs lint types layers house wheel format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,15 +77,19 @@ types: $(STAMP) ## mypy, strict
 layers: $(STAMP) ## import-linter: who may import whom
 	$(BIN)/lint-imports
 
-wheel: $(STAMP) ## build the wheel and try it in an environment of its own
+house: $(STAMP) ## sizes of the packages, repeated blocks, import cycles, names of modules
+	$(BIN)/python .ci/house.py
+
+wheel: $(STAMP) ## build the wheel and try it in an environment of its own, without and with its app
 	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
 	check="$$PWD/.ci/check_wheel.py"; \
 	$(BIN)/python -m build --wheel --no-isolation --outdir "$$tmp/dist"; \
 	$(BIN)/python -m venv "$$tmp/venv"; \
-	"$$tmp/venv/bin/python" -m pip install --quiet -c requirements.txt "$$tmp"/dist/*.whl; \
-	mkdir "$$tmp/empty"; cd "$$tmp/empty"; \
-	"$$tmp/venv/bin/python" -m prerank --version; \
-	"$$tmp/venv/bin/python" -I "$$check"
+	pins="$$PWD/requirements.txt"; mkdir "$$tmp/empty"; cd "$$tmp/empty"; \
+	"$$tmp/venv/bin/python" -m pip install --quiet -c "$$pins" "$$tmp"/dist/*.whl; \
+	"$$tmp/venv/bin/python" -I "$$check" core; \
+	"$$tmp/venv/bin/python" -m pip install --quiet -c "$$pins" "$$(echo "$$tmp"/dist/*.whl)[app]"; \
+	"$$tmp/venv/bin/python" -I "$$check" app
 
 format: $(STAMP) ## let ruff fix and format
 	$(BIN)/ruff check --fix .

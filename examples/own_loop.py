@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 
 import prerank
 from prerank.datasets import OutlierRegression
-from prerank.penalty import Tally
+from prerank.penalty import LevelCounts
 from prerank.report import ReliabilityGrid
 
 torch.manual_seed(0)
@@ -52,7 +52,7 @@ model = Gaussian(x.shape[1], y.shape[1])
 penalty = prerank.CalibrationPenalty("marginal+hdr")
 
 
-def tally(rows: torch.Tensor) -> Tally:
+def tally(rows: torch.Tensor) -> LevelCounts:
     """Count the PITs of some rows, with the present weights."""
     return penalty.tally(model(x[rows]), y[rows])
 

@@ -29,7 +29,7 @@ from prerank.errors import (
     PrerankError,
     ShapeError,
 )
-from prerank.penalty import CalibrationPenalty, Tally
+from prerank.penalty import CalibrationPenalty, LevelCounts
 from prerank.pits import smooth, smooth_pit
 from prerank.pits.published import published_pit
 from prerank.pits.smooth import SmoothPIT
@@ -226,9 +226,13 @@ FAMILIES = {
 }
 
 
-@by_spec
 @pytest.mark.parametrize("family", FAMILIES)
-def test_gradients_reach_the_parameters(family, spec):
+def test_gradients_reach_the_parameters(family):
+    for spec in SPECS:
+        _check_gradient(family, spec)
+
+
+def _check_gradient(family, spec):
     scale = torch.ones(DIM, dtype=F64, requires_grad=True)
     dist = FAMILIES[family](scale)
     y = 0.3 + torch.rand(ROWS, DIM, generator=torch.Generator().manual_seed(1), dtype=F64)
@@ -273,13 +277,13 @@ WITHOUT_RSAMPLE = {
 }
 
 
-@by_spec
 @pytest.mark.parametrize("family", WITHOUT_RSAMPLE)
-def test_what_has_no_rsample_is_refused(family, spec):
+def test_what_has_no_rsample_is_refused(family):
     dist = WITHOUT_RSAMPLE[family]
     message = rf"{type(dist).__name__} has no rsample.* diagnosed but not trained through"
-    with pytest.raises(GradientError, match=message):
-        CalibrationPenalty(spec)(dist, torch.ones(ROWS, DIM, dtype=F64))
+    for spec in SPECS:
+        with pytest.raises(GradientError, match=message):
+            CalibrationPenalty(spec)(dist, torch.ones(ROWS, DIM, dtype=F64))
 
 
 @pytest.mark.parametrize("spec", ["average_rank", "band_depth", "threshold_exceedance"])
@@ -415,7 +419,7 @@ def hard_tally(z, levels=100):
     """Counts of PITs `(..., N)` by comparison, not smoothed: those of one component each."""
     grid = torch.linspace(0, 1, levels, dtype=z.dtype).expand(*z.shape[:-1], levels).contiguous()
     counts = torch.searchsorted(z.sort(-1).values, grid, right=True).to(z.dtype)
-    return Tally([counts], [None], z.shape[-1])
+    return LevelCounts([counts], [None], z.shape[-1])
 
 
 def test_one_of_twenty_components_has_a_shift_between_samples_of_one_law():
@@ -578,7 +582,7 @@ def test_a_stack_has_the_shifts_of_its_members(spec, stack):
     training, validation = two_tallies(penalty, *stack)
 
     def one(tally, m):
-        return Tally(
+        return LevelCounts(
             [counts.flatten(0, -3)[m] for counts in tally.counts],
             [None if w is None else w.flatten(0, -2)[m] for w in tally.weights],
             tally.rows,
@@ -617,14 +621,14 @@ def test_gradients_of_a_shifted_error(p):
     shift = penalty.shift(training, validation)
 
     def of_counts(*counts):
-        return penalty.error(Tally(list(counts), training.weights, training.rows), shift)
+        return penalty.error(LevelCounts(list(counts), training.weights, training.rows), shift)
 
     leaves = [counts.detach().requires_grad_() for counts in training.counts]
     assert torch.autograd.gradcheck(of_counts, leaves)
     # The shift turns the direction of the gradient, or else it would teach nothing new.
     plain, moved = (
         torch.autograd.grad(
-            penalty.error(Tally(leaves, training.weights, training.rows), by), leaves
+            penalty.error(LevelCounts(leaves, training.weights, training.rows), by), leaves
         )
         for by in (None, shift)
     )
@@ -721,13 +725,13 @@ def spread_found(spec, start, *, rows, seed, n_samples=50, steps=40):
 
 # Standard errors of the estimate at 2000 rows, from some 16 data sets: 0.017, 0.031, 0.023 and
 # 0.045. The tolerance is about twice that.
+# (Every pre-rank from both starts: the slow test below.)
 @pytest.mark.parametrize(
-    ("spec", "rows", "tolerance"),
-    [("marginal", 2000, 0.035), ("scale", 2000, 0.06), ("hdr", 2000, 0.045), ("copula", 1500, 0.1)],
+    ("spec", "start", "tolerance"),
+    [("marginal", 1.5, 0.035), ("scale", 0.65, 0.06), ("hdr", 1.5, 0.045), ("copula", 0.65, 0.09)],
 )
-@pytest.mark.parametrize("start", [0.65, 1.5])
-def test_minimising_the_penalty_finds_the_spread(spec, rows, tolerance, start):
-    assert abs(spread_found(spec, start, rows=rows, seed=0) - 1) < tolerance
+def test_minimising_the_penalty_finds_the_spread(spec, start, tolerance):
+    assert abs(spread_found(spec, start, rows=2000, seed=0, n_samples=30) - 1) < tolerance
 
 
 @pytest.mark.slow
@@ -737,11 +741,11 @@ def test_minimising_the_penalty_finds_the_spread(spec, rows, tolerance, start):
 def test_the_spread_is_found_without_bias(spec, error):
     found = [
         spread_found(spec, start, rows=2000, seed=seed, n_samples=60)
-        for seed, start in enumerate([0.65, 1.5] * 8)
+        for seed, start in enumerate([0.65, 1.5] * 4)
     ]
-    # The mean of 16 data sets, each with this standard error at 2000 rows, within 4 standard
-    # errors: 1.7 to 4.5 %.
-    assert abs(sum(found) / len(found) - 1) < 4 * error / 16**0.5
+    # The mean of 8 data sets, each with this standard error at 2000 rows, within 4 standard
+    # errors: 2.4 to 6.4 %.
+    assert abs(sum(found) / len(found) - 1) < 4 * error / 8**0.5
 
 
 # --- as published ----------------------------------------------------------------------------

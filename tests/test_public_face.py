@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import prerank
 
@@ -111,3 +112,18 @@ def test_importing_changes_nothing_and_loads_little(tmp_path):
     heavy |= {"scipy.stats", "scipy.signal"}
     assert heavy & set(modules) == set()
     assert "prerank.cli" not in modules
+
+
+def test_old_names_warn_and_still_work():
+    penalty = importlib.import_module("prerank.penalty")
+    with pytest.warns(DeprecationWarning, match=r"prerank\.penalty\.Tally .* LevelCounts"):
+        assert penalty.Tally is penalty.LevelCounts
+    with pytest.raises(AttributeError, match="has no attribute 'nowhere'"):
+        _ = penalty.nowhere
+    dist, y = prerank.Ensemble(torch.randn(9, 20, 2)), torch.randn(20, 2)
+    terms = prerank.preranks.parse("marginal")
+    [new] = prerank.pits.project_pits(dist, y, terms, generator=0, with_null_pits=True)
+    with pytest.warns(DeprecationWarning, match="with_stand_ins is deprecated"):
+        [old] = prerank.pits.project_pits(dist, y, terms, generator=0, with_stand_ins=True)
+    with pytest.warns(DeprecationWarning, match="stand_ins is deprecated: use null_pits"):
+        assert torch.equal(old.stand_ins, new.null_pits)

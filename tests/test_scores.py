@@ -45,8 +45,7 @@ def test_energy_score_is_that_of_scoringrules(shape, estimator):
     equal(energy_score(Ensemble(members), y, estimator=estimator), expected)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("p", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(("p", "weighted"), [(0.5, False), (0.5, True), (1.0, True), (2.0, False)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_variogram_score_is_that_of_scoringrules(shape, p, weighted):
     members, y = members_and_truth(shape)
@@ -241,7 +240,7 @@ BLIND = {("variogram", "biased"), ("crps", "decorrelated"), ("crps of samples", 
 PROPER = {
     "nll": nll,
     "energy": lambda dist, y: energy_score(dist, y, n_samples=50, generator=2),
-    "variogram": lambda dist, y: variogram_score(dist, y, n_samples=200, generator=2),
+    "variogram": lambda dist, y: variogram_score(dist, y, n_samples=100, generator=2),
     "crps": lambda dist, y: crps(dist, y).mean(-1),
     "crps of samples": lambda dist, y: crps(Ensemble(dist.sample((20,))), y, estimator="fair").mean(
         -1
@@ -273,7 +272,7 @@ def test_the_truth_wins_in_expectation(score, wrong):
 
 
 def test_fair_is_unbiased_for_every_number_of_samples_and_nrg_is_not():
-    rows = 20_000
+    rows = 8_000
     dist = MultivariateNormal(torch.zeros(rows, 2, dtype=torch.float64), torch.eye(2).double())
     y = dist.sample()
 
@@ -283,7 +282,7 @@ def test_fair_is_unbiased_for_every_number_of_samples_and_nrg_is_not():
     def close(values, expected):  # 4 standard errors
         assert abs(float(values.mean()) - expected) < 4 * float(values.std()) / math.sqrt(rows)
 
-    many = score(100, "fair")
+    many = score(40, "fair")
     # E|Y - Y'| = sqrt(pi) for standard normals in the plane; the truth scores half of it.
     close(many, math.sqrt(math.pi) / 2)
     close(score(2, "fair") - many, 0.0)

@@ -72,8 +72,8 @@ def _directive(place: str, value: object, module: ModuleType) -> list[str]:
 
 def _constant_docs(module: ModuleType, name: str) -> list[str]:
     """The text below a constant, in the module that defines it: a value has none of its own."""
-    for inner in list(sys.modules):
-        if inner.startswith(module.__name__):
+    for inner in sorted(sys.modules, key=lambda inner: not inner.startswith(module.__name__)):
+        if inner.partition(".")[0] == "prerank":
             found = ModuleAnalyzer.for_module(inner).find_attr_docs().get(("", name))
             if found:
                 return found

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from prerank.distributions import Draws, GaussianMixture
 from prerank.distributions.noise import RunNoise, row_normal
-from prerank.penalty import CalibrationPenalty, Tally
+from prerank.penalty import CalibrationPenalty, LevelCounts
 from prerank.pits import smooth
 from prerank.pits.smooth import smooth_pits
 from prerank.preranks import parse
@@ -179,7 +179,7 @@ class Pool(Other):
 class Worst(CalibrationPenalty):
     """Root mean square over the components instead of their mean: the worst count most."""
 
-    def error(self, tally: Tally, shift: Tensor | None = None) -> Tensor:
+    def error(self, tally: LevelCounts, shift: Tensor | None = None) -> Tensor:
         """Judge validation rows by it too; for a single term."""
         frequencies = tally.frequencies if shift is None else tally.frequencies + shift
         each = (_grid(self, frequencies) - frequencies).abs().mean(-1)
@@ -189,7 +189,7 @@ class Worst(CalibrationPenalty):
 class Whole(CalibrationPenalty):
     """The shift is the difference of validation and training rows, noise and all."""
 
-    def shift(self, training: Tally, validation: Tally) -> Tensor:
+    def shift(self, training: LevelCounts, validation: LevelCounts) -> Tensor:
         """Do not shrink it."""
         return validation.frequencies - training.frequencies
 
@@ -197,7 +197,7 @@ class Whole(CalibrationPenalty):
 class Stein(CalibrationPenalty):
     """The shift is shrunk by the mean of the Cramér-von Mises statistic instead of its quantile."""
 
-    def shift(self, training: Tally, validation: Tally) -> Tensor:
+    def shift(self, training: LevelCounts, validation: LevelCounts) -> Tensor:
         """As James and Stein would."""
         gap = validation.frequencies - training.frequencies
         size = gap.square().sum(-1, keepdim=True) / (self.levels - 1)
@@ -213,7 +213,7 @@ class Frequencies(CalibrationPenalty):
     :math:`1 / N_{training} + 1 / N_{validation}`.
     """
 
-    def shift(self, training: Tally, validation: Tally) -> Tensor:
+    def shift(self, training: LevelCounts, validation: LevelCounts) -> Tensor:
         """Shrink each coefficient by what noise has of it."""
         gap = validation.frequencies - training.frequencies
         grid, step = _grid(self, gap), 1 / (self.levels - 1)

@@ -13,6 +13,8 @@ Enforce it, with a term for any training loss or with a whole regressor:
 """
 
 from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from prerank.scores import crps, energy_score, nll, variogram_score
 
 __version__ = "0.1.0.dev0"
-"""Of the package."""
+"""Package version."""
 
 __all__ = [
     "CalibrationPenalty",
@@ -62,8 +64,8 @@ __all__ = [
     "variogram_score",
 ]
 
-# Where the names above live; the estimators come last, for scikit-learn is slow to load.
-_ROOMS = (
+# Where the names above live; the estimators come last: scikit-learn is slow to load.
+_HOMES = (
     "errors",
     "distributions",
     "scores",
@@ -77,16 +79,19 @@ _ROOMS = (
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: torch takes seconds to load."""
-    if name in _ROOMS:
-        return import_module(f"prerank.{name}")
-    for room in _ROOMS if name in __all__ else ():
-        module = import_module(f"prerank.{room}")
-        if name in module.__all__:
-            globals()[name] = getattr(module, name)
-            return globals()[name]
+    """Import a name, or a package, when it is first used: torch takes seconds to load."""
+    from prerank.extras import needed_by
+
+    with needed_by(f"prerank.{name}"):
+        for home in _HOMES if name in __all__ else ():
+            module = import_module(f"prerank.{home}")
+            if name in module.__all__:
+                return globals().setdefault(name, getattr(module, name))
+        if not name.startswith("_") and find_spec(f"prerank.{name}"):
+            return import_module(f"prerank.{name}")
     raise AttributeError(f"module 'prerank' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    packages = {module.name for module in iter_modules(__path__)}
+    return sorted({*__all__, *packages} - {"__main__", "engines", "forecasts", "moved"})

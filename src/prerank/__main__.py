@@ -2,19 +2,32 @@
 
 import os
 import signal
+import sys
+
+import prerank
+from prerank.errors import MissingLibraryError
+from prerank.extras import needed_by
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the command line."""
+    words = sys.argv[1:]
+    if words == ["--version"]:  # the core alone has no parser of arguments
+        print(f"prerank {prerank.__version__}")
+        return
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:  # else somebody wants no interrupts
         signal.signal(signal.SIGINT, _leave)
-    from prerank.cli import app
+    try:
+        with needed_by(" ".join(["prerank", *words[:1]])):
+            from prerank.cli import app
 
-    signal.signal(signal.SIGINT, usual)
-    app(prog_name="prerank")
+            signal.signal(signal.SIGINT, usual)
+            app(prog_name="prerank")
+    except MissingLibraryError as error:
+        sys.exit(f"Error: {error}")
 
 
 def _leave(*_: object) -> None:

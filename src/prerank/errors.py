@@ -4,6 +4,7 @@ __all__ = [
     "GradientError",
     "InputError",
     "InputTypeError",
+    "MissingLibraryError",
     "NotApplicableError",
     "PrerankError",
     "ShapeError",
@@ -32,3 +33,7 @@ class NotApplicableError(InputError):
 
 class GradientError(InputTypeError):
     """A gradient was asked of something that has none, such as samples without `rsample`."""
+
+
+class MissingLibraryError(InputError, ImportError):
+    """An optional library is not installed; the message has the command that installs it."""

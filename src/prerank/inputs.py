@@ -31,6 +31,7 @@ __all__ = [
     "parameter_of",
     "refuse_dataset",
     "repeated",
+    "wrong_type",
 ]
 
 Shape = torch.Size | list[int] | tuple[int, ...]
@@ -65,13 +66,10 @@ def as_tensor(value: object, name: str) -> Tensor:
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(f"{name} is not a rectangular array: {error}") from error
-    if array.dtype.kind in "iub":
-        array = array.astype(np.float64)
-    if array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputTypeError(f"{name} must be numeric: {error}") from error
+    try:
+        array = array.astype(np.float64) if array.dtype.kind in "iubO" else array
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(f"{name} must be numeric: {error}") from error
     if array.dtype.kind != "f" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
         raise InputTypeError(f"{name} must hold real numbers (up to float64), got {array.dtype}")
     # A copy where torch could not share the memory (negative strides, read-only, byte order).
@@ -145,25 +143,21 @@ def check_distribution(dist: object) -> Distribution:
             f"dist must be a torch.distributions.Distribution, got {type(dist).__name__}: "
             "wrap raw samples of shape (S, ..., N, D) in prerank.Ensemble"
         )
-    if len(dist.event_shape) == 0:
+    batch, event = tuple(dist.batch_shape), tuple(dist.event_shape)
+    if not event:
         raise ShapeError(
-            f"dist has batch_shape {tuple(dist.batch_shape)} and event_shape (): "
-            "wrap it in Independent(dist, 1) so that the last axis holds the targets"
+            f"dist has batch_shape {batch} and event_shape (): wrap it in Independent(dist, 1) so "
+            "that the last axis holds the targets"
         )
-    if len(dist.event_shape) > 1:
+    if len(event) > 1:
+        raise ShapeError(f"dist has event_shape {event}: flatten it to one axis of targets")
+    if not batch:
         raise ShapeError(
-            f"dist has event_shape {tuple(dist.event_shape)}: flatten it to one axis of targets"
+            f"dist has batch_shape () and event_shape {event}: it needs one entry per row; use "
+            "dist.expand((N,)) if every row has the same prediction"
         )
-    if len(dist.batch_shape) == 0:
-        raise ShapeError(
-            f"dist has batch_shape () and event_shape {tuple(dist.event_shape)}: it needs one "
-            "entry per row; use dist.expand((N,)) if every row has the same prediction"
-        )
-    if 0 in dist.batch_shape + dist.event_shape:
-        raise ShapeError(
-            f"dist is empty: batch_shape {tuple(dist.batch_shape)}, "
-            f"event_shape {tuple(dist.event_shape)}"
-        )
+    if 0 in batch + event:
+        raise ShapeError(f"dist is empty: batch_shape {batch}, event_shape {event}")
     return dist
 
 
@@ -186,13 +180,19 @@ def check_observations(dist: Distribution, y: object) -> Tensor:
     if points.dim() == 1 and dist.event_shape == (1,):
         points = points.unsqueeze(-1)
     points = as_points(points, "y")
-    shape = dist.batch_shape + dist.event_shape
-    if points.shape[-2:] != shape[-2:] or points.dim() > len(shape):
-        raise _mismatch(points, dist)
-    try:
+    shape, stack = dist.batch_shape + dist.event_shape, points.shape[-3::-1]
+    stacks = len(stack) <= len(shape) - 2 and all(
+        own in (1, wanted) for own, wanted in zip(stack, shape[-3::-1], strict=False)
+    )
+    if stacks and points.shape[-2:] == shape[-2:]:
         return points.expand(shape)
-    except RuntimeError as error:
-        raise _mismatch(points, dist) from error
+    samples = getattr(dist, "samples", None)
+    swapped = isinstance(samples, Tensor) and samples.shape[0] == points.shape[-2]
+    hint = "; the sample axis comes first, as in samples.swapaxes(0, 1)" if swapped else ""
+    raise ShapeError(
+        f"y has shape {tuple(points.shape)}, but dist has batch_shape {tuple(dist.batch_shape)} "
+        f"and event_shape {tuple(dist.event_shape)}: y must be {tuple(shape)}{hint}"
+    )
 
 
 def parameter_of(dist: Distribution) -> Tensor | None:
@@ -201,21 +201,10 @@ def parameter_of(dist: Distribution) -> Tensor | None:
         if isinstance(value, Tensor) and value.is_floating_point():
             return value
         if isinstance(value, Distribution):
-            found = parameter_of(value)
-            if found is not None:
-                return found
+            parameter = parameter_of(value)
+            if parameter is not None:
+                return parameter
     return None
-
-
-def _mismatch(y: Tensor, dist: Distribution) -> ShapeError:
-    samples = getattr(dist, "samples", None)
-    swapped = isinstance(samples, Tensor) and samples.shape[0] == y.shape[-2]
-    hint = "; the sample axis comes first, as in samples.swapaxes(0, 1)" if swapped else ""
-    return ShapeError(
-        f"y has shape {tuple(y.shape)}, but dist has batch_shape {tuple(dist.batch_shape)} "
-        f"and event_shape {tuple(dist.event_shape)}: y must be "
-        f"{tuple(dist.batch_shape + dist.event_shape)}{hint}"
-    )
 
 
 def check_same_device(first: Tensor, second: Tensor, names: tuple[str, str]) -> None:
@@ -268,6 +257,12 @@ def as_positive(value: object, name: str, *, minimum: float = 0.0) -> float:
         least = f"at least {minimum:g}" if minimum else "positive"
         raise InputError(f"{name} must be {least} and finite, got {value}")
     return number
+
+
+def wrong_type(name: str, value: object, wanted: str) -> InputTypeError:
+    """The error for an argument of another type than `wanted`."""
+    kind = type(value)
+    return InputTypeError(f"{name} must be {wanted}, got {kind.__module__}.{kind.__qualname__}")
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Modules under their old names."""
+"""Modules, and names in modules, under their old names."""
 
 import importlib
 import warnings
@@ -8,12 +8,14 @@ from typing import Any
 __all__ = ["forward"]
 
 
-def forward(old: str, new: str) -> Callable[[str], Any]:
-    """`__getattr__` of a module that has moved: it warns, and finds the name at the new place.
+def forward(old: str, new: str, **names: str) -> Callable[[str], Any]:
+    """`__getattr__` of a module whose names have moved: it warns, and finds the new place.
 
     Args:
         old: full name of the module that stays for the sake of old imports.
         new: full name of the module that has its contents now.
+        names: new names by old ones, where only these have changed. Otherwise every name of the
+            new module is found.
 
     Example:
         >>> getattr_of_module = forward("prerank.forecasts", "prerank.files")
@@ -26,11 +28,14 @@ def forward(old: str, new: str) -> Callable[[str], Any]:
     """
 
     def find(name: str) -> Any:
-        value = None if name.startswith("__") else getattr(importlib.import_module(new), name, None)
+        target = names.get(name, "") if names else name
+        known = target and not name.startswith("__")
+        value = getattr(importlib.import_module(new), target, None) if known else None
         if value is None:
             raise AttributeError(f"module {old!r} has no attribute {name!r}")
+        place = f"{old}.{name}" if names else old
         warnings.warn(
-            f"{old} is deprecated: import {name} from {new}", DeprecationWarning, stacklevel=2
+            f"{place} is deprecated: import {target} from {new}", DeprecationWarning, stacklevel=2
         )
         return value
 

@@ -10,16 +10,19 @@ from prerank.calibration.levels import level_counts
 from prerank.distributions.noise import Noise, as_noise
 from prerank.errors import ShapeError
 from prerank.inputs import as_count, as_positive
+from prerank.moved import forward
 from prerank.pits.published import published_pit
 from prerank.pits.smooth import SmoothPIT, smooth_pits
 from prerank.preranks import PreRankLike, parse
 
-__all__ = ["CalibrationPenalty", "Tally"]
+__all__ = ["CalibrationPenalty", "LevelCounts"]
+
+__getattr__ = forward(__name__, __name__, Tally="LevelCounts")
 
 _CRAMER_VON_MISES = 0.4614  # 95 % quantile of its limiting law (Anderson and Darling, 1952)
 
 
-class Tally(NamedTuple):
+class LevelCounts(NamedTuple):
     """Smooth counts of PITs below each level.
 
     Attributes:
@@ -38,9 +41,9 @@ class Tally(NamedTuple):
         """Shares of the rows, with the components of all terms side by side, `(..., J, levels)`."""
         return torch.cat(self.counts, -2) / self.rows
 
-    def plus(self, other: "Tally") -> "Tally":
+    def plus(self, other: "LevelCounts") -> "LevelCounts":
         """Counts of the rows of both."""
-        return Tally(
+        return LevelCounts(
             [a + b for a, b in zip(self.counts, other.counts, strict=True)],
             [
                 None if a is None or b is None else a + b
@@ -137,19 +140,14 @@ class CalibrationPenalty(nn.Module):
         """
         return self.error(self.tally(dist, y, generator=generator), shift)
 
-    def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> Tally:
+    def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> LevelCounts:
         """Count the PITs of a batch; the tallies of several batches can be added up."""
         pits = smooth_pits(
-            dist,
-            y,
-            self.preranks,
-            n_samples=self.n_samples,
-            tau=self.tau,
-            generator=generator,
+            dist, y, self.preranks, n_samples=self.n_samples, tau=self.tau, generator=generator
         )
         return self._count(pits)
 
-    def error(self, tally: Tally, shift: Tensor | None = None) -> Tensor:
+    def error(self, tally: LevelCounts, shift: Tensor | None = None) -> Tensor:
         """Penalty of the rows that were counted, moved by a shift `(..., J, levels)`."""
         frequencies = tally.frequencies
         if shift is not None:
@@ -171,7 +169,7 @@ class CalibrationPenalty(nn.Module):
         return sum(terms[1:], terms[0])
 
     @torch.no_grad()
-    def shift(self, training: Tally, validation: Tally) -> Tensor:
+    def shift(self, training: LevelCounts, validation: LevelCounts) -> Tensor:
         r"""By how much rows that the loss has not seen differ from those it was fitted to.
 
         .. math:: s\, b(\alpha), \qquad b = \hat F_{validation} - \hat F_{training}, \qquad
@@ -219,11 +217,11 @@ class CalibrationPenalty(nn.Module):
     def _grid(self, like: Tensor) -> Tensor:
         return torch.linspace(0, 1, self.levels, dtype=like.dtype, device=like.device)
 
-    def _count(self, pits: list[SmoothPIT]) -> Tally:
+    def _count(self, pits: list[SmoothPIT]) -> LevelCounts:
         rows = pits[0].z.shape[-2]
         counts = [level_counts(pit.z, self.levels, self.level_tau) for pit in pits]
         weights = [None if pit.weights is None else rows * pit.weights for pit in pits]
-        return Tally(counts, weights, rows)
+        return LevelCounts(counts, weights, rows)
 
 
 class _PublishedPenalty(CalibrationPenalty):
@@ -231,7 +229,7 @@ class _PublishedPenalty(CalibrationPenalty):
 
     shifts = False  # principal components are those of a batch: counts of several do not add up
 
-    def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> Tally:
+    def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> LevelCounts:
         noise = as_noise(generator)
         pits = [
             published_pit(dist, y, term, n_samples=self.n_samples, tau=self.tau, generator=noise)

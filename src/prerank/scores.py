@@ -13,7 +13,7 @@ from torch.distributions import (
 )
 
 from prerank.distributions import Draws, GaussianMixture, draw
-from prerank.distributions.density import log_density
+from prerank.distributions.densities import log_density
 from prerank.distributions.noise import Noise
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import (
@@ -25,7 +25,7 @@ from prerank.inputs import (
     check_same_device,
     full_precision,
 )
-from prerank.numerics.norms import pair_distances, row_norms
+from prerank.numerics.matrices import pair_distances, row_norms
 
 __all__ = ["crps", "energy_score", "nll", "variogram_score"]
 

@@ -1,6 +1,7 @@
 """What the tests of adapters share: libraries that may be missing, and judging by a diagnosis."""
 
 import os
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -8,8 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank import diagnose
-from prerank.adapters.libraries import library
-from prerank.errors import InputError
+from prerank.extras import library
 
 REQUIRED = os.environ.get("PRERANK_REQUIRED", "").split()
 
@@ -22,13 +22,10 @@ BLAMED = 0.005
 
 def load(name):
     """A library, or a skipped module; an error in an environment that was made for it."""
-    try:
-        return library(name, extra="adapters")
-    except InputError:
-        package = name.partition(".")[0]
-        if package in REQUIRED:
-            raise
+    package = name.partition(".")[0]
+    if find_spec(package) is None and package not in REQUIRED:
         pytest.skip(f"{package} is not installed: make test-adapters", allow_module_level=True)
+    return library(name, "a test")
 
 
 def evidence(dist: Distribution, y: object, **options):

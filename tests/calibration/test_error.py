@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from prerank import pce, pce_floor
 from prerank.calibration import mean_spread, pce_spread
-from prerank.calibration.error import level_grid
+from prerank.calibration.curves import level_grid
 
 
 def naive_pce(z, grid):

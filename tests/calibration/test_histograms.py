@@ -15,7 +15,7 @@ from prerank.calibration import (
     histogram_shapes,
     pit_histogram,
 )
-from prerank.calibration.histograms import count_coverage
+from prerank.calibration.bands import count_coverage
 from prerank.errors import InputError, InputTypeError, ShapeError
 
 

@@ -104,8 +104,8 @@ def pools(components, *, dependent, seed=0):
 
 
 def replicates(components, *, dependent, seed=1, n_null=4000):
-    z, stand_ins = pools(components, dependent=dependent)
-    return component_null(z, stand_ins, n_null=n_null, generator=seed).numpy()
+    z, null_pits = pools(components, dependent=dependent)
+    return component_null(z, null_pits, n_null=n_null, generator=seed).numpy()
 
 
 def test_identical_components_have_the_law_of_one():
@@ -128,8 +128,8 @@ def test_independent_components_spread_less():
 
 
 def test_the_observation_is_one_of_the_pool():
-    z, stand_ins = torch.zeros(1, 1, dtype=torch.float64), torch.ones(3, 1, 1, dtype=torch.float64)
-    null = component_null(z, stand_ins, levels=3, n_null=4000, generator=0)
+    z, null_pits = torch.zeros(1, 1, dtype=torch.float64), torch.ones(3, 1, 1, dtype=torch.float64)
+    null = component_null(z, null_pits, levels=3, n_null=4000, generator=0)
     # One time in four z = 0 is chosen (error 1.5/3), else z = 1 (error 0.5/3).
     share = float((null > 0.4).double().mean())
     assert set(np.round(null.tolist(), 6)) == {0.166667, 0.5}
@@ -153,12 +153,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("z", "stand_ins"), BAD)
-def test_shapes_that_do_not_fit(z, stand_ins):
+@pytest.mark.parametrize(("z", "null_pits"), BAD)
+def test_shapes_that_do_not_fit(z, null_pits):
     with pytest.raises(PrerankError) as caught:
-        component_null(torch.rand(z), torch.rand(stand_ins))
+        component_null(torch.rand(z), torch.rand(null_pits))
     assert str(z) in str(caught.value)
-    assert str(stand_ins) in str(caught.value)
+    assert str(null_pits) in str(caught.value)
 
 
 def test_p_value_of_nothing_is_nothing():

@@ -40,9 +40,9 @@ def run(*arguments, cwd):
     )
 
 
-def call(*arguments):
+def call(*arguments, columns=200):
     """The same in this process, which is quick."""
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(word) for word in arguments])
+    done = CliRunner(env={"COLUMNS": str(columns)}).invoke(app, [str(word) for word in arguments])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 

@@ -54,6 +54,6 @@ def undrawn(monkeypatch):
 
     def bare(found, **options):
         verdict = found.verdict()
-        return Page(options["title"], verdict.headline, verdict.mood, (), (), (), {})
+        return Page(options["title"], verdict.headline, verdict.status, (), (), (), {})
 
     monkeypatch.setattr("prerank.estimators.model_page.diagnosis_page", bare)

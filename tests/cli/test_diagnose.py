@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import prerank
 from cli.commands import Reader, call, contents, record, refused, run, said, small_files
-from prerank.files import write_samples
+from prerank.defaults import SCALE
+from prerank.files import read_forecasts, write_samples
 
 N, SAMPLES = 300, 40
 TARGETS = ("rain", "wind", "sun")
@@ -211,13 +213,48 @@ def test_units_do_not_matter(factor, forecasts, place):
     np.save("samples.npy", factor * random.normal(size=(30, 60, 2)))
     table = pd.DataFrame(factor * random.normal(size=(60, 2)), columns=["a", "b"])
     table.to_csv("observed.csv", index=False)
-    found = record(diagnose("samples.npy", "--json", folder=place))
+    found = record(diagnose("samples.npy", "--json", "--scale", "samples", folder=place))
     assert found["n"] == 60
     if factor == 1e200:  # as for the numbers themselves
         np.save("samples.npy", np.load("samples.npy") / 1e200)
         (table / 1e200).to_csv("observed.csv", index=False)
-        plain = record(diagnose("samples.npy", "--json", folder=place))
+        plain = record(diagnose("samples.npy", "--json", "--scale", "samples", folder=place))
         assert plain["verdict"] == found["verdict"]
+
+
+@pytest.mark.parametrize("scale", ["none", "samples"])
+def test_the_same_answers_as_in_python(scale, forecasts):
+    """Same files, same numbers: units, seeds, draws and replicates have the same defaults."""
+    table = pd.read_csv(forecasts / "observed.csv")[list(TARGETS)] * [1, 1000, 1]
+    samples = read_forecasts(forecasts / "right.parquet", forecasts / "observed.csv").samples
+    write_samples(forecasts / "units.parquet", samples * [1, 1000, 1], TARGETS)
+    table.to_csv(forecasts / "units.csv", index=False)
+    options = () if scale == SCALE else ("--scale", scale)
+    done = diagnose("units.parquet", "--json", *options, observed="units.csv", folder=forecasts)
+    told = record(done)
+    diagnosis = prerank.diagnose(
+        prerank.Ensemble(samples * [1, 1000, 1]),
+        table,
+        **({} if scale == SCALE else {"scale": scale}),
+    )
+    assert told["verdict"]["headline"] == diagnosis.verdict().headline
+    assert told["verdict"]["points"] == list(diagnosis.verdict().points)
+    for row, finding in zip(told["findings"], diagnosis.findings, strict=True):
+        assert row["p_value"] == finding.p_value
+        assert row["pce"] == finding.pce
+    units = {
+        "none": "Units: original.",
+        "samples": "Units: each target divided by the spread of its samples.",
+    }
+    assert units[scale] in told["verdict"]["points"]
+
+
+def test_raw_units_is_still_understood(forecasts):
+    options = ("--json", "--preranks", "location")
+    plain = record(diagnose("right.parquet", *options, folder=forecasts))
+    old = record(diagnose("right.parquet", *options, "--raw-units", folder=forecasts))
+    named = record(diagnose("right.parquet", *options, "--scale", "none", folder=forecasts))
+    assert plain == old == named
 
 
 def test_remarks_are_told(forecasts, place):
@@ -253,7 +290,8 @@ def test_many_groups_of_a_right_forecast(forecasts, place):
     table["group"] = np.arange(N) % 60
     table.to_csv("o.csv", index=False)
     given = ("--samples", forecasts / "right.parquet", "--observations", "o.csv", "--by", "group")
-    done = call("diagnose", *given, "--targets", ",".join(TARGETS), "--check", "--json")
+    options = ("--targets", ",".join(TARGETS), "--scale", "samples", "--check", "--json")
+    done = call("diagnose", *given, *options)
     found = record(done)
     assert (done.exit_code, found["verdict"]["mood"]) == (0, "good")
     assert {one["verdict"]["mood"] for one in found["groups"].values()} == {"unclear"}
@@ -352,6 +390,7 @@ BAD_USAGE = [
     (("--key", "a,,b"), "--key"),
     (("--sample-axis", "first"), "--sample-axis"),
     (("--seed", "-1"), "--seed"),
+    (("--scale", "metres"), "--scale"),
     (("--out", "folder"), "--out"),
     (("--frobnicate",), "--frobnicate"),
 ]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import prerank
-from cli.commands import NONE, QUICK, Reader, call, contents, fit, record, refused, run, said
+from cli.commands import NONE, QUICK, Reader, call, contents, fit, record, refused, said
 
 
 def predicted(folder, rows):
@@ -15,8 +15,8 @@ def predicted(folder, rows):
     return prerank.load_model(folder).predict(rows)
 
 
-def test_help_names_commands_and_codes(place):
-    words = said(run("--help", cwd=place))
+def test_help_names_commands_and_codes():
+    words = said(call("--help"))
     for name in ("fit", "predict", "diagnose", "explain", "demo", "datasets", "study"):
         assert f" {name} " in words
     assert "Exit codes: 0 done, 1 refused" in words
@@ -154,8 +154,12 @@ def test_names_of_all_kinds(rivers, write):
     assert "Model: model; report: model/report.html" in said(done)
     assert prerank.load_model("model").target_names_ == ("flow, m3", "流砂量")
     assert "流砂量" in Reader("model/report.html").text
-    quoted = fit(table, *NONE, targets='"flow, m3",流砂量', out="quoted")
-    assert "Model: quoted" in said(quoted)
+
+
+def test_a_list_of_targets_may_hold_quoted_names(rivers, write, undrawn):
+    table = write(rivers.rename(columns={"flow": "flow, m3", "load": "流砂量"}))
+    said(fit(table, *NONE, targets='"flow, m3",流砂量'))
+    assert prerank.load_model("model").target_names_ == ("flow, m3", "流砂量")
 
 
 def test_the_kept_strength_is_marked(rivers, write):

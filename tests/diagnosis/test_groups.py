@@ -28,7 +28,7 @@ def opposite():
 
 def test_faults_that_cancel_are_seen_within_groups(opposite):
     found = diagnose_by(forecast(), opposite, NAMES, preranks="marginal", generator=0)
-    moods = {name: one.verdict().mood for name, one in found.groups.items()}
+    moods = {name: one.verdict().status for name, one in found.groups.items()}
     assert moods == {"summer": "bad", "winter": "bad", "spring": "good"}
     assert list(found.groups) == SEASONS
 
@@ -75,7 +75,7 @@ def test_one_wrong_group_of_many_can_be_seen():
     dist = MultivariateNormal(torch.zeros(4000, 3), torch.eye(3))
     found = diagnose_by(dist, y, groups, generator=0)
     verdicts = {name: one.verdict() for name, one in found.groups.items()}
-    assert [name for name, verdict in verdicts.items() if verdict.mood == "bad"] == ["7"]
+    assert [name for name, verdict in verdicts.items() if verdict.status == "bad"] == ["7"]
     assert "observed values higher than predicted in y0" in verdicts["7"].headline
     marginal = found.groups["7"].table.set_index(["prerank", "component"]).loc[("marginal", "all")]
     assert marginal.p_holm < 0.05

@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 
-from prerank.distributions.quantiles import mixture_quantiles
+from prerank.distributions.densities import mixture_quantiles
 from prerank.errors import InputError
 from truths import gaussian_mixture
 

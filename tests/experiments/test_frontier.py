@@ -12,9 +12,9 @@ from prerank.training import Run, Settings, TrainingData
 from summary import Curve
 
 
-def _data(dtype=torch.float32):
-    x, y = AR1Regression(dim=3).sample(700, generator=0)
-    splits = [published_split(700, seed=seed) for seed in (0, 1)]
+def _data(dtype=torch.float32, rows=700):
+    x, y = AR1Regression(dim=3).sample(rows, generator=0)
+    splits = [published_split(rows, seed=seed) for seed in (0, 1)]
     return TrainingData.build(x, y, [(s.train, s.validation) for s in splits], dtype=dtype)
 
 
@@ -36,13 +36,14 @@ def test_a_form_trains_and_stays_finite(name):
     form = FORMS[name]
     network = MixtureNetwork(2, 3, n_components=5, hidden=(8,))
     runs = [Run(0, 0, 10.0), Run(1, 1, 10.0), Run(2, 0, 0.0)]
-    for label in (form.preranks or ("marginal", "copula"))[-2:]:
-        found = _trained(form, label, network, _data(), runs, max_epochs=2)
-        assert found.theta.isfinite().all()
-        assert found.objective.isfinite().all()
-        moved = [not torch.equal(found.theta[m], network.initial(m).float()) for m in range(3)]
-        # After a first part, which is left out here, runs of strength 0 are done.
-        assert moved == [True, True, not Settings(**form.settings).fine_tune]
+    labels = form.preranks or ("marginal", "copula")
+    label = labels[list(FORMS).index(name) % len(labels)]  # neighbouring forms differ in theirs
+    found = _trained(form, label, network, _data(rows=300), runs, max_epochs=2)
+    assert found.theta.isfinite().all()
+    assert found.objective.isfinite().all()
+    moved = [not torch.equal(found.theta[m], network.initial(m).float()) for m in range(3)]
+    # After a first part, which is left out here, runs of strength 0 are done.
+    assert moved == [True, True, not Settings(**form.settings).fine_tune]
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,11 @@ def test_estimates_are_in_the_order_of_the_measured_seconds(preset, least):
 
 @pytest.mark.parametrize("preset", scheduling.STUDIES)
 @pytest.mark.parametrize("conditions", [scheduling.CALM, scheduling.ROUGH], ids=["calm", "rough"])
-@pytest.mark.parametrize("workers", [8, 16, 24, 32, 64, 256])
+@pytest.mark.parametrize("workers", [8, 32, 256])
 def test_makespans_are_near_the_bound(preset, conditions, workers):
     measured = scheduling.Measured.of(preset)
     over = []
-    for seed in range(10):
+    for seed in range(5):
         found = scheduling.simulate(*measured.problem(30, seed), workers, conditions, seed)
         assert found["makespan"] >= found["bound"]
         over.append(found["makespan"] / found["bound"] - 1)

@@ -6,14 +6,13 @@ python -m pytest --noconftest -m gpu tests/numerics/test_kernels.py
 import pytest
 import torch
 
-from prerank.distributions import gaussians, placement
+from prerank.distributions import densities, reparameterisation
 from prerank.distributions.noise import RunNoise
 from prerank.models import MixtureNetwork
-from prerank.numerics import triangular
-from prerank.numerics.eigen import symmetric_eigen
+from prerank.numerics import comparisons, matrices
+from prerank.numerics.matrices import symmetric_eigen
 from prerank.penalty import CalibrationPenalty
-from prerank.pits import smooth_ranks
-from prerank.preranks import PAPER, Custom, dominance
+from prerank.preranks import PAPER, Custom
 from prerank.training import Objective, Run, Settings, Trainer, TrainingData
 
 pytestmark = pytest.mark.gpu
@@ -68,7 +67,7 @@ def test_density(monkeypatch, normal, dtype, size):
         factors(normal, rows, components, dim),
         normal(rows, dim, draws),
     )
-    check(monkeypatch, gaussians, gaussians.mixture_log_density, tensors)
+    check(monkeypatch, densities, densities.mixture_log_density, tensors)
 
 
 @by_dtype
@@ -84,16 +83,16 @@ def test_placement(monkeypatch, normal, dtype, size):
     )
 
     def function(loc, factor, ratio):
-        return placement.place_columns(loc, factor, ratio, component, noise)
+        return reparameterisation.place_columns(loc, factor, ratio, component, noise)
 
-    check(monkeypatch, placement, function, tensors)
+    check(monkeypatch, reparameterisation, function, tensors)
 
 
 @by_dtype
 @by_size
 def test_triangular_inverse(monkeypatch, normal, dtype, size):
     tensors = (factors(normal, size[-1], size[1], size[0]),)
-    check(monkeypatch, triangular, triangular.triangular_inverse, tensors)
+    check(monkeypatch, matrices, matrices.triangular_inverse, tensors)
 
 
 @by_dtype
@@ -106,7 +105,7 @@ def test_dominance(monkeypatch, normal, dtype, size):
         5 * normal(references, rows, dim),
         normal(references, rows).abs(),
     )
-    check(monkeypatch, dominance, dominance.soft_dominance, tensors)
+    check(monkeypatch, comparisons, comparisons.soft_dominance, tensors)
 
 
 @by_dtype
@@ -117,9 +116,9 @@ def test_ranking(monkeypatch, normal, dtype, size):
     width = 0.1 + normal(rows, components).abs()
 
     def function(values, weights):
-        return smooth_ranks.smooth_rank(values, weights, width)
+        return comparisons.smooth_rank(values, weights, width)
 
-    check(monkeypatch, smooth_ranks, function, (normal(draws + 1, rows, components), weights))
+    check(monkeypatch, comparisons, function, (normal(draws + 1, rows, components), weights))
 
 
 @by_dtype

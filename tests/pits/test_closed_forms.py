@@ -149,8 +149,8 @@ def directions(name: str, law: Reference) -> np.ndarray:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_closed_forms_agree_with_a_million_samples(family):
-    size, rows = 1_000_000, 3
+def test_closed_forms_agree_with_many_samples(family):
+    size, rows = 300_000, 3
     dist = FAMILIES[family](rows, dim=3, seed=3)
     law = reference(dist)
     y = dist.sample()
@@ -177,7 +177,7 @@ def test_closed_forms_agree_with_numerical_integration(family, name):
     # The projected density is the joint density integrated along the line that is orthogonal to
     # the direction. The trapezoidal rule on a fine grid is exact to rounding for Gaussians, and
     # all scales of these examples lie between 0.2 and 4, all means within 4 of the origin.
-    line, step = np.linspace(-40, 40, 4001, retstep=True)
+    line, step = np.linspace(-40, 40, 1001, retstep=True)
     for n, vectors in enumerate(directions(name, law)):
         for j, vector in enumerate(vectors):
             length = np.linalg.norm(vector)

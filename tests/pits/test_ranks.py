@@ -185,9 +185,9 @@ def test_stand_ins_are_the_pits_of_the_other_members(spec):
         return torch.Generator().manual_seed(5)
 
     [result] = project_pits(
-        Ensemble(members), y, parse(spec), generator=stream(), with_stand_ins=True
+        Ensemble(members), y, parse(spec), generator=stream(), with_null_pits=True
     )
-    assert result.stand_ins.shape == (9, 40, 3)
+    assert result.null_pits.shape == (9, 40, 3)
     uniform = torch.rand(10, 40, 3, dtype=torch.float64, generator=stream())
     assert torch.equal(pit(Ensemble(members), y, spec, generator=stream()), result.z)
     for i in range(9):
@@ -197,22 +197,22 @@ def test_stand_ins_are_the_pits_of_the_other_members(spec):
         [other] = project_pits(Ensemble(swapped), members[i], parse(spec), generator=stream())
         shift = (uniform[i + 1] - uniform[0]) / 10
         if spec == "pca":  # no ties, so the uniforms of the two calls move Z by a known amount
-            torch.testing.assert_close(result.stand_ins[i], other.z + shift, rtol=0, atol=1e-12)
+            torch.testing.assert_close(result.null_pits[i], other.z + shift, rtol=0, atol=1e-12)
         else:
             others = torch.cat([y[None], members[:i], members[i + 1 :]])
             expected = rank_pit(members[i], others, uniform[i + 1])
-            torch.testing.assert_close(result.stand_ins[i], expected, rtol=0, atol=1e-15)
+            torch.testing.assert_close(result.null_pits[i], expected, rtol=0, atol=1e-15)
 
 
 def test_stand_ins_of_closed_forms_are_pits_of_fresh_draws():
     dist = multivariate_normal(4, dim=2)
     [result] = project_pits(
-        dist, dist.sample(), (Marginal(),), n_samples=2000, generator=5, with_stand_ins=True
+        dist, dist.sample(), (Marginal(),), n_samples=2000, generator=5, with_null_pits=True
     )
-    assert (result.method, result.stand_ins.shape) == ("closed form", (2000, 4, 2))
+    assert (result.method, result.null_pits.shape) == ("closed form", (2000, 4, 2))
     # The dependence of the components is that of the targets: correlations of the probits, with a
     # standard error below 1 / sqrt(2000); five of them.
-    probits = torch.special.ndtri(result.stand_ins.double())
+    probits = torch.special.ndtri(result.null_pits.double())
     for n in range(4):
         factor = dist.scale_tril[n]
         expected = (factor[1, 0] / factor[1].norm()).item()
@@ -358,7 +358,7 @@ def test_ensemble_with_equal_weights_is_within_one_rank_of_one_without(prerank, 
     assert (plain.method, weighted.method) == ("ranks", "weighted ranks")
     torch.testing.assert_close(weighted.z, plain.z, rtol=0, atol=1 / (size + 1) + 1e-12)
     torch.testing.assert_close(weighted.ties, plain.ties)
-    assert weighted.stand_ins is None
+    assert weighted.null_pits is None
 
 
 OTHERS = [p for p in PRERANKS if p != Scale()]

@@ -9,7 +9,7 @@ from prerank.recalibration import HDRRecalibrator, MarginalRecalibrator
 from recalibration.bases import BASES, errors, largest_pce, stretched
 from truths import MultivariateT, gaussian_mixture, multivariate_normal
 
-CALIBRATION, FRESH = 4000, 1000
+CALIBRATION, FRESH = 1200, 600
 
 
 def too_narrow(rows, seed):
@@ -108,12 +108,12 @@ def test_margins_then_regions():
         return MultivariateNormal(guess.loc, scale_tril=0.6 * guess.scale_tril), y
 
     torch.manual_seed(0)
-    guess, y = case(1000, 1)
+    guess, y = case(600, 1)
     margins = MarginalRecalibrator(generator=0).fit(guess, y)
     regions = HDRRecalibrator(generator=0, n_samples=128).fit(margins(guess), y)
-    guess, y = case(250, 2)
+    guess, y = case(400, 2)
     law = regions(margins(guess))
-    assert float(errors(law, y, "hdr")) < largest_pce(250, 1000)
+    assert float(errors(law, y, "hdr")) < largest_pce(400, 600)
     before, after = (float(errors(f, y, "marginal").max()) for f in (guess, law))
     assert after < 0.5 * before  # regions may move margins again
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prerank.report.table_text import Cell, table_columns
+from prerank.report.wording import Cell, table_columns
 
 
 def cells(values, name="pce", **options):

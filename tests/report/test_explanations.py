@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from prerank.preranks import CLASSIC, PAPER, ThresholdExceedance
-from prerank.report.explanations import EXPLANATIONS, explanation_of
+from prerank.report.wording import EXPLANATIONS, explanation_of
 
 NAMED = [*PAPER, *CLASSIC, ThresholdExceedance()]
 

@@ -8,10 +8,11 @@ from study.tiny import tiny, write_table
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
-    """A data folder with two datasets: `triple` has three targets, `pair` two."""
+    """A data folder with three datasets: `triple` has three targets, `pair` two, `quad` four."""
     folder = tmp_path_factory.mktemp("data")
     write_table(folder, "triple", 3)
     write_table(folder, "pair", 2)
+    write_table(folder, "quad", 4)
     return folder
 
 

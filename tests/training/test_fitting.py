@@ -13,7 +13,7 @@ from prerank.distributions import GaussianMixture
 from prerank.errors import InputError, ShapeError
 from prerank.files import CheckpointFile, read_tensors
 from prerank.models import MixtureNetwork, ModuleNetwork
-from prerank.penalty import CalibrationPenalty, Tally
+from prerank.penalty import CalibrationPenalty, LevelCounts
 from prerank.preranks import PAPER
 from prerank.training import Objective, Run, Settings, Trainer, TrainingData, train
 from prerank.training.state import State
@@ -282,8 +282,10 @@ def test_progress_sees_both_parts():
 # --- settings of the second part -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("patience", "tripled"), [(1, 3), (5, 15), (15, 45)])
-@pytest.mark.parametrize(("least", "most"), [(1, 10), (9, 10), (10, 10), (11, 11), (300, 300)])
+@pytest.mark.parametrize(
+    ("patience", "tripled", "least", "most"),
+    [(1, 3, 1, 10), (5, 15, 9, 10), (15, 45, 10, 10), (1, 3, 11, 11), (5, 15, 300, 300)],
+)
 @pytest.mark.parametrize("fine_tune", [True, False])
 def test_tuning_has_more_patience_and_ten_steps(patience, tripled, least, most, fine_tune):
     given = {
@@ -312,8 +314,10 @@ class Watched:
 
 
 # An epoch of the first part has the 5 steps of a pass, or as many as are asked for.
-@pytest.mark.parametrize(("least", "first", "second"), [(1, 5, 10), (7, 7, 10), (12, 12, 12)])
-@pytest.mark.parametrize("stackable", [True, False])
+@pytest.mark.parametrize(
+    ("least", "first", "second", "stackable"),
+    [(1, 5, 10, True), (7, 7, 10, False), (7, 7, 10, True), (12, 12, 12, True)],
+)
 def test_epochs_of_the_second_part_have_ten_steps(least, first, second, stackable):
     seen = []
     chosen = settings(max_epochs=2, patience=2, min_steps=least)
@@ -617,7 +621,7 @@ def test_the_shift_goes_half_of_the_way_to_what_the_rows_say(start, tmp_path, pa
             frequencies += tally(APART.train).frequencies / passes
             trainer.step()
         # However often they were counted, there are 160 rows.
-        training = Tally([160 * frequencies], [None], 160)
+        training = LevelCounts([160 * frequencies], [None], 160)
         expected = (expected + penalty.shift(training, tally(APART.validation))) / 2
         state = saved(trainer, tmp_path / "checkpoint")
         torch.testing.assert_close(state["shift"], expected, rtol=1e-9, atol=1e-12)
@@ -667,9 +671,9 @@ def test_a_row_that_is_seen_several_times_in_an_epoch_is_one_row(
             torch.testing.assert_close(shift, expected, rtol=1e-9, atol=1e-12)
         # The mean over all steps, with as many rows as one pass has.
         seen = torch.stack(penalty.training).mean(0) / batch * rows
-        validation = Tally(penalty.validation, [None], 100)
-        expected = (expected + formula(Tally([seen], [None], rows), validation)) / 2
-        judged.append(formula(Tally([seen], [None], steps_made * batch), validation))
+        validation = LevelCounts(penalty.validation, [None], 100)
+        expected = (expected + formula(LevelCounts([seen], [None], rows), validation)) / 2
+        judged.append(formula(LevelCounts([seen], [None], steps_made * batch), validation))
         found = saved(trainer, tmp_path / "checkpoint")["shift"]
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
     assert (expected != 0).any((-2, -1)).all()
@@ -1055,7 +1059,9 @@ class Spoiled(CalibrationPenalty):
 
     def tally(self, dist, y, *, generator=None):
         found = super().tally(dist, y, generator=generator)
-        return Tally([counts * torch.nan for counts in found.counts], found.weights, found.rows)
+        return LevelCounts(
+            [counts * torch.nan for counts in found.counts], found.weights, found.rows
+        )
 
 
 @pytest.mark.parametrize("penalty", [nothing, Spoiled()], ids=["term", "counts"])

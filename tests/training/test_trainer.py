@@ -75,11 +75,11 @@ def assert_run(together, m, alone, rtol=1e-9):
 
 
 def test_a_run_in_a_stack_is_the_run_alone():
-    # 240 rows in batches of 32 are 7 steps an epoch: 203 steps.
-    chosen = settings(max_epochs=29, patience=29)
+    # 240 rows in batches of 32 are 7 steps an epoch: 105 steps.
+    chosen = settings(max_epochs=15, patience=15)
     objective = Objective(CalibrationPenalty("marginal+hdr", n_samples=10))
     together = train(NETWORK, DATA, RUNS, objective=objective, settings=chosen)
-    assert together.epochs.tolist() == [29] * len(RUNS)
+    assert together.epochs.tolist() == [15] * len(RUNS)
     for m in (1, 2, 4):
         alone = train(NETWORK, DATA, [RUNS[m]], objective=objective, settings=chosen)
         assert_run(together, m, alone)
@@ -160,8 +160,8 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path, dtype):
     assert len(set(whole.epochs.tolist())) > 1  # some stop early: the stack shrinks on the way
     total = 7 * int(whole.epochs.max())
     generator = torch.Generator().manual_seed(0)
-    places = torch.randint(1, total, (3,), generator=generator).tolist()
-    for index, place in enumerate([0, 7, *places]):  # 7: between two epochs
+    (late,) = torch.randint(total // 2, total, (1,), generator=generator).tolist()
+    for index, place in enumerate([7, late]):  # 7: between two epochs
         path = tmp_path / f"{index}.safetensors"
         before = steps(new(), place)
         before.save(CheckpointFile(path))

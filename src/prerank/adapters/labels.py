@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 from torch.distributions import Distribution
 
-from prerank.adapters.libraries import library, wrong_type
 from prerank.distributions import Ensemble
 from prerank.errors import InputError, InputTypeError, ShapeError
+from prerank.extras import library
 from prerank.files.comparison import order_lines
-from prerank.inputs import as_tensor
+from prerank.inputs import as_tensor, wrong_type
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +141,7 @@ def from_xarray(
     """
     import pandas as pd
 
-    xr = library("xarray", extra="adapters")
+    xr = library("xarray", "from_xarray")
     members, observed = (
         _one_array(value, name, target, xr) for value, name in ((samples, "samples"), (y, "y"))
     )

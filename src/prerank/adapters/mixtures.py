@@ -53,8 +53,9 @@ def mixture(dists: Sequence[Distribution], *, weights: object = None) -> Distrib
     parts = [check_distribution(dist) for dist in dists]
     share = _check(parts, weights)
     gaussians = [_gaussians(part) for part in parts]
-    if all(found is not None for found in gaussians):
-        return _join([found for found in gaussians if found is not None], share)
+    known = [parameters for parameters in gaussians if parameters is not None]
+    if len(known) == len(parts):
+        return _join(known, share)
     members = [part for part in parts if isinstance(part, Ensemble)]
     if len(members) == len(parts):
         return _pool(members, share)
@@ -76,8 +77,8 @@ def as_gaussian_mixture(dist: Distribution) -> Distribution:
         >>> type(as_gaussian_mixture(dist)).__name__
         'GaussianMixture'
     """
-    found = _gaussians(dist)
-    return dist if found is None else GaussianMixture(*found, validate_args=False)
+    parameters = _gaussians(dist)
+    return dist if parameters is None else GaussianMixture(*parameters, validate_args=False)
 
 
 class Mixture(Distribution):
@@ -156,9 +157,9 @@ def _log_prob(dist: Distribution, value: Tensor) -> Tensor:
     within = inside.reshape(*inside.shape, *[1] * len(dist.event_shape))
     # Any point of the support will do: its density is not used.
     with torch.random.fork_rng():
-        stand_in = dist.sample()
-    found = dist.log_prob(torch.where(within, value, stand_in))
-    return torch.where(inside, found, -torch.inf)
+        other = dist.sample()
+    density = dist.log_prob(torch.where(within, value, other))
+    return torch.where(inside, density, -torch.inf)
 
 
 def _check(dists: Sequence[Distribution], weights: object) -> Tensor:
@@ -172,8 +173,8 @@ def _check(dists: Sequence[Distribution], weights: object) -> Tensor:
                 f"{tuple(dists[0].event_shape)}, but also {tuple(dist.batch_shape)} and "
                 f"{tuple(dist.event_shape)}: all must predict the same rows and targets"
             )
-    found = parameter_of(dists[0])
-    like = torch.empty(0) if found is None else found
+    parameter = parameter_of(dists[0])
+    like = torch.empty(0) if parameter is None else parameter
     if weights is None:
         return torch.full((len(dists),), 1 / len(dists), dtype=like.dtype, device=like.device)
     share = as_tensor(weights, "weights").to(like)

@@ -7,12 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from prerank.adapters.libraries import wrong_type
 from prerank.adapters.mixtures import mixture
 from prerank.distributions import Ensemble
 from prerank.distributions.draws import forked_state
 from prerank.errors import InputError, InputTypeError, ShapeError
-from prerank.inputs import as_count, as_generator, as_tensor
+from prerank.inputs import as_count, as_generator, as_tensor, wrong_type
 
 __all__ = ["as_input", "deep_ensemble", "mc_dropout"]
 

@@ -22,9 +22,10 @@ from torch.distributions import (
     Weibull,
 )
 
-from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.products import product
 from prerank.errors import InputTypeError
+from prerank.extras import library
+from prerank.inputs import wrong_type
 
 __all__ = ["from_ngboost"]
 
@@ -58,25 +59,25 @@ def from_ngboost(dist: object) -> Distribution:
         (torch.Size([100]), torch.Size([2]))
         >>> table = prerank.diagnose(dist, Y[200:], generator=0).table
     """
-    distns = library("ngboost.distns", extra="adapters")
-    laws = list(dist) if isinstance(dist, list | tuple) else [dist]
-    for law in laws:
-        if not isinstance(law, distns.RegressionDistn):
-            raise wrong_type("dist", law, "what NGBRegressor.pred_dist returns, or a list of them")
-    if len(laws) == 1 and getattr(laws[0], "multi_output", False):
-        return _multivariate(laws[0])
-    return product([_margin(law, distns) for law in laws])
+    distns = library("ngboost.distns", "from_ngboost")
+    dists = list(dist) if isinstance(dist, list | tuple) else [dist]
+    for part in dists:
+        if not isinstance(part, distns.RegressionDistn):
+            raise wrong_type("dist", part, "what NGBRegressor.pred_dist returns, or a list of them")
+    if len(dists) == 1 and getattr(dists[0], "multi_output", False):
+        return _multivariate(dists[0])
+    return product([_margin(part, distns) for part in dists])
 
 
-def _multivariate(law: Any) -> MultivariateNormal:
+def _multivariate(dist: Any) -> MultivariateNormal:
     # NGBoost has the factor of the precision, L L'.
-    factor = _tensor(law.L)
-    return MultivariateNormal(_tensor(law.loc), precision_matrix=factor @ factor.mT)
+    factor = _tensor(dist.L)
+    return MultivariateNormal(_tensor(dist.loc), precision_matrix=factor @ factor.mT)
 
 
-def _student(law: Any) -> StudentT:
-    loc = _tensor(law.loc)
-    return StudentT(_tensor(law.df).expand_as(loc), loc, _tensor(law.scale))
+def _student(dist: Any) -> StudentT:
+    loc = _tensor(dist.loc)
+    return StudentT(_tensor(dist.df).expand_as(loc), loc, _tensor(dist.scale))
 
 
 # By class of NGBoost, and found by isinstance: subclasses fix a parameter, or the degrees of
@@ -97,12 +98,12 @@ _FAMILIES: dict[str, Callable[[Any], Distribution]] = {
 }
 
 
-def _margin(law: Any, distns: Any) -> Distribution:
+def _margin(dist: Any, distns: Any) -> Distribution:
     for name, build in _FAMILIES.items():
-        if isinstance(law, getattr(distns, name, ())):  # not every version has them all
-            return build(law)
+        if isinstance(dist, getattr(distns, name, ())):  # not every version has them all
+            return build(dist)
     raise InputTypeError(
-        f"dist is a {type(law).__name__} of NGBoost, whose law is not known here; known are "
+        f"dist is a {type(dist).__name__} of NGBoost, whose law is not known here; known are "
         f"{', '.join(_FAMILIES)} and, alone, MultivariateNormal. Draw samples (S, N, D) of it and "
         "wrap them in prerank.Ensemble"
     )

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import mixture
 from prerank.distributions import Ensemble
 from prerank.distributions.draws import forked_state
 from prerank.errors import ShapeError
-from prerank.inputs import Shape, as_count, as_generator, as_points
+from prerank.extras import library
+from prerank.inputs import Shape, as_count, as_generator, as_points, wrong_type
 
 __all__ = ["AmortisedPosterior", "from_sbi"]
 
@@ -73,22 +73,16 @@ def from_sbi(
         (torch.Size([200]), torch.Size([2]))
         >>> table = prerank.diagnose(dist, theta[500:], generator=0).table
     """
-    posteriors = library("sbi.inference.posteriors", extra="adapters")
-    base = library("sbi.inference.posteriors.base_posterior", extra="adapters")
-    ensembles = library("sbi.inference.posteriors.ensemble_posterior", extra="adapters")
+    posteriors = library("sbi.inference.posteriors", "from_sbi")
+    base = library("sbi.inference.posteriors.base_posterior", "from_sbi")
+    ensembles = library("sbi.inference.posteriors.ensemble_posterior", "from_sbi")
     points = as_points(x, "x").to(torch.float32)  # the dtype of sbi
     _check_shape(posterior, points)
     if isinstance(posterior, ensembles.EnsemblePosterior):
         # sbi chooses the members once for all observations, which would make rows dependent.
         source = as_generator(generator, "sbi")  # one for all: a seed would give them equal noise
         parts = [
-            from_sbi(
-                part,
-                points,
-                n_samples=n_samples,
-                n_correction=n_correction,
-                generator=source,
-            )
+            from_sbi(part, points, n_samples=n_samples, n_correction=n_correction, generator=source)
             for part in posterior.posteriors
         ]
         return mixture(parts, weights=posterior.weights)
@@ -148,21 +142,21 @@ class AmortisedPosterior(Distribution):
         """Log-density at `(*sample_shape, N, D)`, minus infinity outside the prior."""
         shape = torch.broadcast_shapes(value.shape, self.batch_shape + self.event_shape)
         points = value.to(self.x.dtype).expand(shape).reshape(-1, *shape[-2:])
-        found = self.posterior.log_prob_batched(points, self.x, norm_posterior=False)
-        return found.reshape(shape[:-1]) - self._log_share
+        density = self.posterior.log_prob_batched(points, self.x, norm_posterior=False)
+        return density.reshape(shape[:-1]) - self._log_share
 
     @cached_property
     def _log_share(self) -> Tensor:
         """Log-probability of the prior's support under the network, `(N,)`."""
         # Not `leakage_correction`, which draws until the worst row has as many inside.
-        within = library("sbi.utils.sbiutils", extra="adapters").within_support
+        within = library("sbi.utils.sbiutils", "from_sbi").within_support
         shape, estimator = torch.Size((self.n_correction,)), self.posterior.posterior_estimator
-        found = []
+        shares = []
         with torch.random.fork_rng(), torch.no_grad():  # a density leaves no trace in the state
             for block in self.x.split(max(1, _DRAWS // self.n_correction)):
                 inside = within(self.posterior.prior, estimator.sample(shape, condition=block))
-                found.append(inside.to(self.x.dtype).mean(0))
-        return torch.cat(found).clamp_min(1 / self.n_correction).log()
+                shares.append(inside.to(self.x.dtype).mean(0))
+        return torch.cat(shares).clamp_min(1 / self.n_correction).log()
 
 
 def _check_shape(posterior: object, x: Tensor) -> None:
@@ -188,14 +182,14 @@ def _draw(posterior: Any, n: int, x: Tensor, *, proposals: int | None = None) ->
         x: observations `(N, C)`.
         proposals: in one batch, for posteriors that reject some of them.
     """
-    found = []
+    draws = []
     for block in x.split(max(1, _DRAWS // max(1, n))):
         options: dict[str, Any] = {"show_progress_bars": False}
         if proposals is not None:
             options["max_sampling_batch_size"] = max(1, proposals // len(block))
         try:
-            found.append(posterior.sample_batched((n,), x=block, **options))
+            draws.append(posterior.sample_batched((n,), x=block, **options))
         except NotImplementedError:  # not every posterior can take several observations at once
             each = [posterior.sample((n,), x=row, **options) for row in block]
-            found.append(torch.stack(each, 1))
-    return torch.cat(found, 1)
+            draws.append(torch.stack(each, 1))
+    return torch.cat(draws, 1)

@@ -24,11 +24,11 @@ from torch.distributions import (
 )
 
 from prerank.adapters.labels import Labelled, by_label, check_frame, same_labels
-from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import Mixture, mixture
 from prerank.distributions import Ensemble
 from prerank.errors import InputError, InputTypeError, ShapeError
-from prerank.inputs import as_count, as_generator
+from prerank.extras import library
+from prerank.inputs import as_count, as_generator, wrong_type
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,8 +97,8 @@ def from_skpro(
         >>> table.equals(prerank.diagnose(*from_skpro(predicted, shuffled), generator=0).table)
         True
     """
-    laws = library("skpro.distributions", extra="skpro")
-    base = library("skpro.distributions.base", extra="skpro").BaseDistribution
+    families = library("skpro.distributions", "from_skpro")
+    base = library("skpro.distributions.base", "from_skpro").BaseDistribution
     if not isinstance(dist, base):
         raise wrong_type("dist", dist, "a distribution of skpro, as predict_proba returns it")
     if dist.ndim != 2:
@@ -108,24 +108,26 @@ def from_skpro(
         check_frame(y, "y")
         same_labels("rows", dist.index, y.index, "dist")
         same_labels("columns", dist.columns, y.columns, "dist")
-    law = _exact(dist, laws)
-    if law is None:
+    known = _exact(dist, families)
+    if known is None:
         with _forked_numpy(as_generator(generator, "skpro")):
             drawn = dist.sample(count)
-        law = Ensemble(drawn.to_numpy().reshape(count, *dist.shape))
-    return law if y is None else Labelled(law, y.reindex(index=dist.index, columns=dist.columns))
+        known = Ensemble(drawn.to_numpy().reshape(count, *dist.shape))
+    if y is None:
+        return known
+    return Labelled(known, y.reindex(index=dist.index, columns=dist.columns))
 
 
-def _exact(dist: Any, laws: Any) -> Distribution | None:
+def _exact(dist: Any, families: Any) -> Distribution | None:
     """The same law in torch, None where it is not known."""
     name = type(dist).__name__
     # The class itself, not a subclass: that may be another law.
-    if name in _FAMILIES and type(dist) is getattr(laws, name, None):
+    if name in _FAMILIES and type(dist) is getattr(families, name, None):
         parameters = {key: _tensor(value) for key, value in dist.get_params_df().items()}
         return Independent(_FAMILIES[name](parameters), 1)
-    if type(dist) is laws.Mixture:
-        return _mixture(dist, laws)
-    if type(dist) is laws.Empirical:
+    if type(dist) is families.Mixture:
+        return _mixture(dist, families)
+    if type(dist) is families.Empirical:
         return _empirical(dist)
     return None
 
@@ -147,17 +149,18 @@ _FAMILIES: dict[str, Callable[[_Parameters], Distribution]] = {
 }
 
 
-def _mixture(dist: Any, laws: Any) -> Distribution:
+def _mixture(dist: Any, families: Any) -> Distribution:
     # skpro 2.16 draws all samples of a mixture from a single part, so it has to be put together
     # from laws that are known.
     margins = []
     for part in dist.distributions:
-        law = part[1] if isinstance(part, tuple) else part
-        known = _exact(law, laws)
+        inner = part[1] if isinstance(part, tuple) else part
+        known = _exact(inner, families)
         if not isinstance(known, Independent):
             raise InputTypeError(
-                f"dist is a Mixture with a part {type(law).__name__}, whose law is not known here: "
-                "mix samples (S, N, D) of the parts yourself, and wrap them in prerank.Ensemble"
+                f"dist is a Mixture with a part {type(inner).__name__}, whose law is not known "
+                "here: mix samples (S, N, D) of the parts yourself, and wrap them in "
+                "prerank.Ensemble"
             )
         margins.append(known)
     weights = np.ones(len(margins)) if dist.weights is None else np.asarray(dist.weights, float)

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
-from prerank.adapters.libraries import library, wrong_type
 from prerank.adapters.mixtures import as_gaussian_mixture
 from prerank.adapters.networks import as_input
 from prerank.distributions.draws import forked_state
 from prerank.errors import InputError, ShapeError
-from prerank.inputs import as_count, as_generator
+from prerank.extras import library
+from prerank.inputs import as_count, as_generator, wrong_type
 
 __all__ = ["from_zuko"]
 
@@ -40,7 +40,7 @@ def from_zuko(flow: object, x: object = None, *, rows: int | None = None) -> Dis
         >>> dist.batch_shape, dist.event_shape
         (torch.Size([10]), torch.Size([2]))
     """
-    zuko = library("zuko", extra="flows")
+    zuko = library("zuko", "from_zuko")
     if not isinstance(flow, zuko.lazy.LazyDistribution):
         raise wrong_type("flow", flow, "a flow or mixture of zuko (a LazyDistribution)")
     if x is None and rows is None:

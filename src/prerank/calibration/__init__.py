@@ -1,23 +1,27 @@
-"""Calibration errors, curves, nulls and p-values from PITs."""
+"""Calibration errors, curves, nulls, p-values and what they decide, from PITs."""
 
-from prerank.calibration.bands import ReliabilityBand, reliability_band
+from prerank.calibration.bands import (
+    HistogramBand,
+    ReliabilityBand,
+    default_bins,
+    histogram_band,
+    reliability_band,
+)
 from prerank.calibration.curves import (
     PITHistogram,
     ReliabilityCurve,
     pit_histogram,
     reliability_curve,
 )
-from prerank.calibration.error import mean_spread, pce, pce_floor, pce_spread
-from prerank.calibration.histograms import (
-    HistogramBand,
-    default_bins,
-    histogram_band,
-    histogram_shapes,
+from prerank.calibration.error import (
+    ProjectedCalibrationError,
+    mean_spread,
+    pce,
+    pce_floor,
+    pce_spread,
 )
-from prerank.calibration.multiplicity import holm
-from prerank.calibration.nulls import component_null, null_pce, p_value
-from prerank.calibration.shapes import DeviationShape, deviation_shapes
-from prerank.calibration.streaming import ProjectedCalibrationError
+from prerank.calibration.nulls import component_null, holm, null_pce, p_value
+from prerank.calibration.shapes import DeviationShape, deviation_shapes, histogram_shapes
 from prerank.calibration.ties import tie_error, tie_remarks
 
 __all__ = [

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.calibration.error import check_pits, level_cdf, level_grid
-from prerank.inputs import as_count
+from prerank.defaults import LEVELS
+from prerank.errors import InputError, ShapeError
+from prerank.inputs import as_count, as_tensor, check_finite
 
 __all__ = ["PITHistogram", "ReliabilityCurve", "pit_histogram", "reliability_curve"]
 
@@ -35,7 +36,7 @@ class PITHistogram(NamedTuple):
     density: Tensor
 
 
-def reliability_curve(z: object, *, levels: int = 100) -> ReliabilityCurve:
+def reliability_curve(z: object, *, levels: int = LEVELS) -> ReliabilityCurve:
     r"""Empirical CDF of PITs, :math:`\hat F_Z(\alpha) = \frac1n \#\{Z_i \le \alpha\}`.
 
     A curve above the diagonal on the left and below on the right means PITs at both ends: the
@@ -71,3 +72,45 @@ def pit_histogram(z: object, *, bins: int = 20) -> PITHistogram:
     density = torch.diff(cdf, dim=-2) * bins
     density[..., 0, :] += cdf[..., 0, :] * bins
     return PITHistogram(level_grid(bins + 1).to(values), density.to(values.dtype))
+
+
+def check_pits(z: object) -> Tensor:
+    """Convert PITs to a tensor `(..., N, J)` and check that they lie in [0, 1]."""
+    values = as_tensor(z, "z")
+    if values.dim() < 2:
+        raise ShapeError(
+            f"z must have shape (..., N, J), got {tuple(values.shape)}: use z[:, None] for one "
+            "component"
+        )
+    if values.numel() == 0:
+        raise ShapeError(f"z is empty: its shape is {tuple(values.shape)}")
+    check_finite(values, "z")
+    if bool((values < 0).any() | (values > 1).any()):
+        raise InputError("z holds values outside [0, 1]: pass PITs, not pre-ranks")
+    return values
+
+
+def level_grid(levels: int) -> Tensor:
+    """Levels at which the CDF of the PITs is compared, in float64."""
+    return torch.linspace(0, 1, as_count(levels, "levels", minimum=2), dtype=torch.float64)
+
+
+def level_index(values: Tensor, levels: int) -> Tensor:
+    """Index of the smallest level that is not below each PIT."""
+    grid = level_grid(levels).to(device=values.device)
+    return torch.bucketize(values.double().contiguous(), grid)
+
+
+def level_cdf(values: Tensor, levels: int) -> Tensor:
+    """Empirical CDF of the PITs at each level, `(..., levels, J)`, in float64."""
+    index = level_index(values, levels)
+    shape = (*values.shape[:-2], levels, values.shape[-1])
+    counts = torch.zeros(shape, dtype=torch.float64, device=values.device)
+    counts.scatter_add_(-2, index, torch.ones_like(index, dtype=torch.float64))
+    return counts.cumsum(-2) / values.shape[-2]
+
+
+def pce_of_curve(curve: Tensor) -> Tensor:
+    """PCE of a CDF `(..., levels, J)` of PITs, shape `(..., J)`."""
+    grid = level_grid(curve.shape[-2]).to(curve.device).unsqueeze(-1)
+    return (curve - grid).abs().mean(-2)

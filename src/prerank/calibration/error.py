@@ -1,4 +1,4 @@
-"""How far PITs are from uniform: the probabilistic calibration error and its floor."""
+"""How far PITs are from uniform: the projected calibration error, its floor and its spread."""
 
 import math
 from collections.abc import Sequence
@@ -7,15 +7,20 @@ from functools import lru_cache
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
+from prerank.calibration.curves import check_pits, level_cdf, pce_of_curve
+from prerank.defaults import LEVELS, N_SAMPLES
 from prerank.errors import InputError, ShapeError
-from prerank.inputs import as_count, as_tensor, check_finite
+from prerank.inputs import as_count, as_generator
+from prerank.pits import pit
+from prerank.preranks import PreRankLike, parse
 
-__all__ = ["mean_spread", "pce", "pce_floor", "pce_spread"]
+__all__ = ["ProjectedCalibrationError", "mean_spread", "pce", "pce_floor", "pce_spread"]
 
 
-def pce(z: object, *, levels: int = 100) -> Tensor:
-    r"""Probabilistic calibration error of PITs.
+def pce(z: object, *, levels: int = LEVELS) -> Tensor:
+    r"""Projected calibration error (PCE) of PITs.
 
     .. math:: \mathrm{PCE} = \frac1M \sum_{j=1}^M |\alpha_j - \hat F_Z(\alpha_j)|,
 
@@ -38,7 +43,7 @@ def pce(z: object, *, levels: int = 100) -> Tensor:
     return pce_of_curve(level_cdf(values, levels)).to(values.dtype)
 
 
-def pce_floor(n: int, *, levels: int = 100) -> float:
+def pce_floor(n: int, *, levels: int = LEVELS) -> float:
     r"""Exact expectation of the PCE for n independent uniforms, about :math:`0.310 / \sqrt n`.
 
     Each level contributes the mean absolute deviation of a binomial, which de Moivre found:
@@ -62,7 +67,7 @@ def pce_spread(n: int) -> float:
 
     .. math:: \sqrt{\frac1n \Big(\frac7{60} - \frac\pi{32}\Big)} \approx \frac{0.136}{\sqrt n}:
 
-    :math:`\sqrt n` times the PCE has the law of the area between a Brownian bridge and 0, whose
+    :math:`\sqrt n` times the PCE is distributed as the area between a Brownian bridge and 0, whose
     first two moments are known (Shepp 1982).
 
     Args:
@@ -104,6 +109,66 @@ def mean_spread(pits: Sequence[Tensor]) -> Tensor:
     return pce_spread(together.shape[-2]) * (weights @ square @ weights).sqrt()
 
 
+class ProjectedCalibrationError:
+    """Collect PITs batch by batch, compute the PCE once.
+
+    Args:
+        prerank: as in `pit`.
+        n_samples: draws per row where there is no closed form.
+        levels: as in `pce`.
+        generator: a generator or seed; its stream runs on from batch to batch.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> metric = ProjectedCalibrationError("scale", generator=0)
+        >>> for _ in range(4):
+        ...     dist = MultivariateNormal(torch.zeros(250, 2), torch.eye(2))
+        ...     metric.update(dist, dist.sample())
+        >>> metric.pits.shape, metric.compute().shape
+        (torch.Size([1000, 1]), torch.Size([1]))
+    """
+
+    def __init__(
+        self,
+        prerank: PreRankLike,
+        *,
+        n_samples: int = N_SAMPLES,
+        levels: int = LEVELS,
+        generator: torch.Generator | int | None = None,
+    ) -> None:
+        self.preranks = parse(prerank)
+        self.n_samples = n_samples
+        self.levels = levels
+        self._generator = as_generator(generator, "draw")
+        self._batches: list[Tensor] = []
+
+    def update(self, dist: Distribution, y: object) -> None:
+        """Add the PITs of one batch."""
+        z = pit(dist, y, self.preranks, n_samples=self.n_samples, generator=self._generator)
+        if self._batches and z[..., 0, :].shape != self._batches[0][..., 0, :].shape:
+            raise ShapeError(
+                f"this batch has PITs of shape {tuple(z.shape)}, earlier ones "
+                f"{tuple(self._batches[0].shape)}: stack axes and components must not change (use "
+                "pca with a fixed number of components)"
+            )
+        self._batches.append(z)
+
+    @property
+    def pits(self) -> Tensor:
+        """All PITs so far, `(..., N, J)`."""
+        if not self._batches:
+            raise InputError("no batch yet: call update(dist, y) first")
+        return torch.cat(self._batches, dim=-2)
+
+    def compute(self) -> Tensor:
+        """PCE over all rows so far, `(..., J)`."""
+        return pce(self.pits, levels=self.levels)
+
+    def reset(self) -> None:
+        """Forget all PITs."""
+        self._batches.clear()
+
+
 @lru_cache(maxsize=256)
 def _floor(n: int, levels: int) -> float:
     from scipy import stats  # takes longer to import than most uses of it take
@@ -112,45 +177,3 @@ def _floor(n: int, levels: int) -> float:
     nu = np.floor(n * alpha) + 1
     deviation = 2 * nu * stats.binom.pmf(nu, n, alpha) * (1 - alpha)
     return float(deviation.sum() / n / levels)
-
-
-def check_pits(z: object) -> Tensor:
-    """Convert PITs to a tensor `(..., N, J)` and check that they lie in [0, 1]."""
-    values = as_tensor(z, "z")
-    if values.dim() < 2:
-        raise ShapeError(
-            f"z must have shape (..., N, J), got {tuple(values.shape)}: use z[:, None] for one "
-            "component"
-        )
-    if values.numel() == 0:
-        raise ShapeError(f"z is empty: its shape is {tuple(values.shape)}")
-    check_finite(values, "z")
-    if bool((values < 0).any() | (values > 1).any()):
-        raise InputError("z holds values outside [0, 1]: pass PITs, not pre-ranks")
-    return values
-
-
-def level_grid(levels: int) -> Tensor:
-    """Levels at which the CDF of the PITs is compared, in float64."""
-    return torch.linspace(0, 1, as_count(levels, "levels", minimum=2), dtype=torch.float64)
-
-
-def level_index(values: Tensor, levels: int) -> Tensor:
-    """Index of the smallest level that is not below each PIT."""
-    grid = level_grid(levels).to(device=values.device)
-    return torch.bucketize(values.double().contiguous(), grid)
-
-
-def level_cdf(values: Tensor, levels: int) -> Tensor:
-    """Empirical CDF of the PITs at each level, `(..., levels, J)`, in float64."""
-    index = level_index(values, levels)
-    shape = (*values.shape[:-2], levels, values.shape[-1])
-    counts = torch.zeros(shape, dtype=torch.float64, device=values.device)
-    counts.scatter_add_(-2, index, torch.ones_like(index, dtype=torch.float64))
-    return counts.cumsum(-2) / values.shape[-2]
-
-
-def pce_of_curve(curve: Tensor) -> Tensor:
-    """PCE of a CDF `(..., levels, J)` of PITs, shape `(..., J)`."""
-    grid = level_grid(curve.shape[-2]).to(curve.device).unsqueeze(-1)
-    return (curve - grid).abs().mean(-2)

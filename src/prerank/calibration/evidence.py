@@ -1,18 +1,60 @@
-"""What was found for pre-ranks and their components, as a verdict weighs it."""
+"""Errors, p-values and shapes of every pre-rank and component, as plain data."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from prerank.calibration import DeviationShape, holm
+from torch import Tensor
 
-__all__ = ["SIGNIFICANCE", "Evidence", "Part"]
+from prerank.calibration.bands import reliability_band
+from prerank.calibration.curves import reliability_curve
+from prerank.calibration.error import pce, pce_floor
+from prerank.calibration.nulls import component_null, holm, null_pce, p_value
+from prerank.calibration.shapes import DeviationShape, deviation_shapes
+from prerank.defaults import BAND_LEVEL, LEVELS, N_NULL, SIGNIFICANCE
+from prerank.pits import ProjectedPIT
+from prerank.pits.ranks import WEIGHTED
 
-SIGNIFICANCE = 0.05
-"""Corrected p-values below it are evidence."""
+__all__ = [
+    "ALL",
+    "SIGNIFICANCE",
+    "Evidence",
+    "Finding",
+    "Part",
+    "corrected_findings",
+    "curve_shapes",
+    "evidence_of",
+    "findings_of",
+]
+
+ALL = "all"
+"""Component of the row that stands for a whole pre-rank."""
+
+_POWERLESS_TIES = 0.9  # share of samples that tie with the observation: nothing to see from here on
+_MOST_NULL = 200_000
+_BLUNT_NOTE = "n_null is too small to reject at 5 % after Holm's correction"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of the table; `Diagnosis.table` says what the fields mean."""
+
+    model: int
+    prerank: str
+    component: str
+    pce: float
+    floor: float
+    excess: float
+    p_value: float
+    p_holm: float
+    ties: float
+    method: str
+    note: str
 
 
 @dataclass(frozen=True)
 class Part:
-    """What was found for one component of a pre-rank.
+    """Evidence on one component of a pre-rank.
 
     Attributes:
         name: of the component.
@@ -29,12 +71,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was found for one pre-rank.
+    """Evidence on one pre-rank.
 
     Attributes:
         label: of the pre-rank.
         pce: mean over the components.
-        floor: what a perfect predictor scores on average.
+        floor: expected PCE of a calibrated forecast.
         p_holm: corrected p-value, NaN where there is none.
         parts: its components, one at least.
         note: such as that there is no power.
@@ -68,3 +110,167 @@ class Evidence:
     def excess(self) -> float:
         """Of the worst component with evidence of its own, or else of their mean."""
         return max((part.pce for part in self.wrong), default=self.pce) - self.floor
+
+
+def findings_of(
+    results: Sequence[ProjectedPIT],
+    targets: Sequence[str],
+    *,
+    levels: int = LEVELS,
+    n_null: int = N_NULL,
+    tests: int | None = None,
+    seed: int = 0,
+) -> tuple[Finding, ...]:
+    """Errors, floors and p-values of PITs.
+
+    Args:
+        results: PITs of each pre-rank, with those of their pools.
+        targets: names of the targets.
+        levels: number of levels of the PCE.
+        n_null: replicates for the mean over several components.
+        tests: over how many p-values the correction will go in the end, where that is more than
+            those of the pre-ranks: a p-value that is as small as n_null allows is then computed
+            with as many replicates as the correction needs.
+        seed: of the replicates.
+
+    Returns:
+        For each predictor of a stack and each pre-rank its row, followed by those of its components
+        where there are several.
+
+    Example:
+        >>> import torch
+        >>> from prerank.pits import project_pits
+        >>> from prerank.preranks import parse
+        >>> dist = torch.distributions.MultivariateNormal(torch.zeros(300, 2), torch.eye(2))
+        >>> y = 2 * torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+        >>> pits = project_pits(dist, y, parse("marginal"))
+        >>> whole, rain, wind = findings_of(pits, ["rain", "wind"])
+        >>> rain.component, rain.excess > 0.05, rain.p_value < 0.001
+        ('rain', True, True)
+    """
+    enough = n_null if tests is None else min(_MOST_NULL, math.ceil(2 * tests / SIGNIFICANCE))
+    blunt = (tests or len(results)) / (max(n_null, enough) + 1) > SIGNIFICANCE
+    findings: tuple[Finding, ...] = ()
+    for model in range(results[0].z.shape[:-2].numel()):
+        rows: list[Finding] = []
+        for result in results:
+            # The same choices for every model of a stack, as if each had been diagnosed alone.
+            own = _member(result, model)
+            names = result.prerank.component_names(targets, own.z.shape[-1])
+            rows += _rows(own, names, model, levels, sorted({n_null, enough}), blunt, seed)
+        findings += corrected_findings(rows)
+    return findings
+
+
+def corrected_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Correct the p-values of all rows that stand for whole pre-ranks, by Holm over all of them."""
+    values = iter(holm([row.p_value for row in findings if row.component == ALL]))
+    return tuple(
+        replace(row, p_holm=float(next(values))) if row.component == ALL else row
+        for row in findings
+    )
+
+
+def curve_shapes(
+    z: Tensor, *, level: float = BAND_LEVEL, levels: int = LEVELS
+) -> list[DeviationShape]:
+    """How the reliability curve of each component of PITs `(N, J)` deviates."""
+    curve = reliability_curve(z, levels=levels)
+    return deviation_shapes(curve, reliability_band(z.shape[-2], level=level, levels=levels))
+
+
+def evidence_of(
+    findings: Sequence[Finding],
+    pits: Mapping[str, Tensor],
+    *,
+    model: int = 0,
+    levels: int = LEVELS,
+) -> list[Evidence]:
+    """Evidence on each pre-rank of one predictor, with the shapes of its components.
+
+    Args:
+        findings: of all pre-ranks.
+        pits: PITs of each pre-rank by label, `(..., N, J)`.
+        model: which predictor of a stack.
+        levels: number of levels of the curves.
+    """
+    evidence = []
+    for label, z in pits.items():
+        whole, *components = (f for f in findings if f.prerank == label and f.model == model)
+        rows = components or [whole]
+        shapes: Sequence[DeviationShape | None] = [None] * len(rows)
+        if whole.method != WEIGHTED:  # whose PITs are not exactly uniform: they have no band
+            shapes = curve_shapes(z.reshape(-1, *z.shape[-2:])[model], levels=levels)
+        parts = tuple(
+            Part(row.component if components else label, row.pce, row.p_value, shape)
+            for row, shape in zip(rows, shapes, strict=True)
+        )
+        tied = [row.component for row in rows if row.ties >= _POWERLESS_TIES]
+        note = f"no power in {', '.join(tied)}, whose samples tie with the observation"
+        note = whole.note or (note if tied else "")
+        powerless = whole.ties >= _POWERLESS_TIES
+        evidence.append(
+            Evidence(label, whole.pce, whole.floor, whole.p_holm, parts, note, powerless)
+        )
+    return evidence
+
+
+def _member(result: ProjectedPIT, model: int) -> ProjectedPIT:
+    """One predictor of a stack."""
+    z = result.z.reshape(-1, *result.z.shape[-2:])[model]
+    ties = result.ties.reshape(-1, result.ties.shape[-1])[model]
+    pool = result.null_pits
+    if pool is not None:
+        pool = pool.reshape(pool.shape[0], -1, *pool.shape[-2:])[:, model]
+    return ProjectedPIT(result.prerank, z, result.method, ties, pool)
+
+
+def _rows(
+    result: ProjectedPIT,
+    names: Sequence[str],
+    model: int,
+    levels: int,
+    counts: Sequence[int],
+    blunt: bool,
+    seed: int,
+) -> list[Finding]:
+    """The finding for a pre-rank, then those for its components where there are several."""
+    n = result.z.shape[0]
+    floor = pce_floor(n, levels=levels)
+    errors = pce(result.z.double(), levels=levels)
+    weighted = result.method == WEIGHTED
+    null = null_pce(n, levels=levels)
+    p_values = [math.nan if weighted else p_value(float(e), null) for e in errors]
+    overall, several = p_values[0], len(errors) > 1
+    pool = result.null_pits
+    for count in counts:  # the larger number only where the smaller one cannot resolve p
+        if pool is not None and (count == counts[0] or overall <= 1 / (counts[0] + 1)):
+            null_means = component_null(result.z, pool, levels=levels, n_null=count, generator=seed)
+            overall = p_value(float(errors.mean()), null_means.cpu().numpy())
+    rows = [(ALL, errors.mean(), overall, result.ties.mean())]
+    rows += zip(names, errors, p_values, result.ties, strict=True) if several else ()
+    return [
+        Finding(
+            model=model,
+            prerank=result.prerank.label,
+            component=component,
+            pce=float(error),
+            floor=floor,
+            excess=float(error) - floor,
+            p_value=p,
+            p_holm=math.nan,
+            ties=float(ties),
+            method=result.method,
+            note=_note(float(ties), weighted, blunt and several and component == ALL),
+        )
+        for component, error, p, ties in rows
+    ]
+
+
+def _note(ties: float, weighted: bool, blunt: bool) -> str:
+    notes = {
+        "weighted samples: no p-value": weighted,
+        f"no power: {ties:.0%} of the samples tie with the observation": ties >= _POWERLESS_TIES,
+        _BLUNT_NOTE: blunt,
+    }
+    return "; ".join(note for note, holds in notes.items() if holds)

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prerank.numerics.blocks import join, row_blocks
-from prerank.numerics.functions import QuickFunction
+from prerank.numerics.operations import QuickFunction, join, row_blocks
 
 __all__ = ["level_counts"]
 
@@ -44,11 +43,11 @@ class _LevelCounts(QuickFunction):
 
     @staticmethod
     def forward(z: Tensor, grid: Tensor, tau: float) -> Tensor:
-        found = []
+        counts = []
         for block in _blocks(z, grid):
             parts = [_sigmoids(p, grid, tau).sum(-1) for p in z[block].split(_LONGEST, -1)]
-            found.append(functools.reduce(torch.add, parts))
-        return join(found)
+            counts.append(functools.reduce(torch.add, parts))
+        return join(counts)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
@@ -58,15 +57,15 @@ class _LevelCounts(QuickFunction):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         z, grid = ctx.saved_tensors
-        found = []
+        gradients = []
         for block in _blocks(z, grid):
             slopes = []
             for part in z[block].split(_LONGEST, -1):
                 sigmoid = _sigmoids(part, grid, ctx.tau)
                 slope = torch.addcmul(sigmoid, sigmoid, sigmoid, value=-1)
                 slopes.append(gradient[block].unsqueeze(-2) @ slope)
-            found.append(torch.cat(slopes, -1))
-        return -ctx.tau * join(found), None, None
+            gradients.append(torch.cat(slopes, -1))
+        return -ctx.tau * join(gradients), None, None
 
 
 def _blocks(z: Tensor, grid: Tensor) -> list[slice]:

@@ -1,8 +1,8 @@
-r"""What the PCE looks like when the predictor is right, and p-values from that.
+r"""The PCE of a calibrated forecast, p-values from it, and their correction for many tests.
 
-Randomised PITs of a right predictor are exactly uniform, whatever the number of samples and however
-many ties, so one component has a universal null: the PCE of n uniforms. Only the numbers of PITs
-between neighbouring levels matter, and these are multinomial.
+Randomised PITs of a calibrated forecast are exactly uniform, whatever the number of samples and
+however many ties, so one component has a universal null: the PCE of n uniforms. Only the numbers of
+PITs between neighbouring levels matter, and these are multinomial.
 
 The components of one pre-rank are dependent in a way that the predictor fixes, so their mean has no
 universal null. But each row comes with a pool of points that are exchangeable with the observation
@@ -25,17 +25,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from prerank.calibration.error import level_index, pce_of_curve
+from prerank.calibration.curves import level_index, pce_of_curve
+from prerank.defaults import LEVELS, NULL_REPLICATES
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_count, as_generator
 
-__all__ = ["component_null", "null_pce", "p_value"]
+__all__ = ["component_null", "holm", "null_pce", "p_value"]
 
 _CHUNK_VALUES = 2**22
 _ROUNDING = 1e-12  # sums in another order must not turn a tie into a rejection
 
 
-def null_pce(n: int, *, levels: int = 100, n_null: int = 50_000) -> npt.NDArray[np.float64]:
+def null_pce(
+    n: int, *, levels: int = LEVELS, n_null: int = NULL_REPLICATES
+) -> npt.NDArray[np.float64]:
     """Draw the PCE of n independent uniforms `n_null` times; sorted, cached, read-only.
 
     Args:
@@ -70,9 +73,9 @@ def _null(n: int, levels: int, n_null: int) -> npt.NDArray[np.float64]:
 
 def component_null(
     z: Tensor,
-    stand_ins: Tensor,
+    null_pits: Tensor,
     *,
-    levels: int = 100,
+    levels: int = LEVELS,
     n_null: int = 1000,
     generator: torch.Generator | int | None = None,
 ) -> Tensor:
@@ -80,7 +83,7 @@ def component_null(
 
     Args:
         z: PITs of the observations, `(N, J)`.
-        stand_ins: PITs of the other members of each pool, `(R, N, J)`.
+        null_pits: PITs of the other members of each pool, `(R, N, J)`.
         levels: as in `pce`.
         n_null: number of replicates, B.
         generator: source of the choices.
@@ -88,16 +91,16 @@ def component_null(
     Returns:
         `(n_null,)`, in float64.
     """
-    if z.dim() != 2 or stand_ins.shape[1:] != z.shape:
+    if z.dim() != 2 or null_pits.shape[1:] != z.shape:
         raise ShapeError(
-            f"z must be (N, J) and stand_ins (R, N, J), got {tuple(z.shape)} and "
-            f"{tuple(stand_ins.shape)}"
+            f"z must be (N, J) and null_pits (R, N, J), got {tuple(z.shape)} and "
+            f"{tuple(null_pits.shape)}"
         )
     source = as_generator(generator, "null")
     device = "cpu" if source is None else source.device
     n, components = z.shape
     offset = torch.arange(components, device=z.device) * levels
-    table = torch.cat([level_index(z.unsqueeze(0), levels), level_index(stand_ins, levels)])
+    table = torch.cat([level_index(z.unsqueeze(0), levels), level_index(null_pits, levels)])
     # One range of keys for each component, as small as they come: the table is read at random.
     small = components * levels <= torch.iinfo(torch.int16).max
     table = (table + offset).to(torch.int16 if small else torch.int32)
@@ -131,3 +134,26 @@ def p_value(observed: float, null: npt.ArrayLike) -> float:
     if np.isnan(observed):
         return float("nan")
     return float((1 + np.count_nonzero(values >= observed - _ROUNDING)) / (len(values) + 1))
+
+
+def holm(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    r"""Holm's step-down correction: valid whatever the dependence between the tests.
+
+    .. math:: \tilde p_{(i)} = \max_{j \le i} \min\{(m - j + 1)\, p_{(j)},\, 1\}.
+
+    Args:
+        p_values: `(m,)`; NaN marks tests that were not made, and stays NaN.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        array([0.03, 0.06, 0.06])
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    made = ~np.isnan(p)
+    if p.ndim != 1 or bool(((p[made] < 0) | (p[made] > 1)).any()):
+        raise InputError(f"p_values must be a vector of numbers in [0, 1], got shape {p.shape}")
+    order = np.flatnonzero(made)[np.argsort(p[made], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    adjusted = np.full_like(p, np.nan)
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * p[order]), 1.0)
+    return adjusted

@@ -1,14 +1,14 @@
-"""What the shape of a reliability curve says: a shift, a wrong spread, or neither."""
+"""What the shape of a curve or histogram says: a shift, a wrong spread, or neither."""
 
 from typing import NamedTuple
 
 import torch
 
-from prerank.calibration.bands import ReliabilityBand
-from prerank.calibration.curves import ReliabilityCurve
+from prerank.calibration.bands import HistogramBand, ReliabilityBand
+from prerank.calibration.curves import PITHistogram, ReliabilityCurve, level_grid
 from prerank.errors import ShapeError
 
-__all__ = ["DeviationShape", "deviation_shapes"]
+__all__ = ["DeviationShape", "deviation_shapes", "histogram_shapes"]
 
 _SHARE = 0.25
 
@@ -70,3 +70,42 @@ def deviation_shapes(curve: ReliabilityCurve, band: ReliabilityBand) -> list[Dev
         DeviationShape(bool(outside[j]), -int(signs[0, j]), int(signs[1, j]))
         for j in range(observed.shape[1])
     ]
+
+
+def histogram_shapes(histogram: PITHistogram, band: HistogramBand) -> list[DeviationShape]:
+    r"""Read each component's histogram as `deviation_shapes` reads its reliability curve.
+
+    .. math:: \hat F_Z(b / B) = \tfrac1B \sum_{a \le b} h_a
+
+    Bars of height :math:`h_a` add up to the curve at the edges of the bins, whose sine waves tell
+    a shift from a wrong spread. Whether the deviation is more than chance is for the bars to say:
+    `outside` is true where one of them leaves the band of the histogram.
+
+    Args:
+        histogram: of one predictor, `density` of shape `(bins, J)`.
+        band: for the same number of bins.
+
+    Returns:
+        One shape for each component.
+
+    Example:
+        >>> from prerank.calibration import histogram_band, pit_histogram
+        >>> z = torch.linspace(0.005, 0.995, 100).unsqueeze(-1)
+        >>> histogram_shapes(pit_histogram(z**3, bins=10), histogram_band(100, 10))
+        [DeviationShape(outside=True, shift=-1, spread=0)]
+    """
+    density = histogram.density.double().cpu()
+    if density.dim() != 2 or len(density) != band.bins:
+        raise ShapeError(
+            f"density must have shape ({band.bins}, J), with the bins of the band, got "
+            f"{tuple(density.shape)}"
+        )
+    half_a_count = 0.5 * band.bins / band.n  # a bar on the bound is inside, however rounded
+    outside = ((density < band.lower - half_a_count) | (density > band.upper + half_a_count)).any(0)
+    levels = level_grid(band.bins + 1)
+    observed = torch.cat([torch.zeros_like(density[:1]), density.cumsum(0) / band.bins])
+    anything = ReliabilityBand(
+        levels, torch.zeros_like(levels), torch.ones_like(levels), band.n, band.level
+    )
+    shapes = deviation_shapes(ReliabilityCurve(levels, observed), anything)
+    return [shape._replace(outside=bool(out)) for shape, out in zip(shapes, outside, strict=True)]

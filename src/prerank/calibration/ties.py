@@ -57,12 +57,12 @@ def tie_remarks(dist: Distribution, y: Tensor, names: Sequence[str]) -> tuple[st
     hit = [d for d, error in enumerate(errors) if error > floor and float(met[d]) < error]
     if not hit:
         return ()
-    told = []
+    ties = []
     for d in hit:
         shares = _shares(y[..., d].flatten())
-        told.append(f"{names[d]} ({len(shares)} values, one in {shares.max():.0%} of the rows)")
+        ties.append(f"{names[d]} ({len(shares)} values, one in {shares.max():.0%} of the rows)")
     return (
-        f"discrete targets: {', '.join(told)}. A predictor with a density cannot have uniform PITs "
+        f"discrete targets: {', '.join(ties)}. A predictor with a density cannot have uniform PITs "
         f"there; one that knew no more than how often each value occurs would have a PCE of up to "
         f"{max(errors[d] for d in hit):.3f}. Round its samples to the values with "
         f"prerank.datasets.snap, and diagnose them as an Ensemble: the PITs of samples between the "

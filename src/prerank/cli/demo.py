@@ -18,7 +18,7 @@ from prerank.cli.messages import one_line_errors
 from prerank.diagnosis import ALL, Diagnosis, Finding
 from prerank.files import check_file, write_atomically, writing
 from prerank.report import ReliabilityGrid
-from prerank.report.table_text import p_text
+from prerank.report.wording import p_text
 from prerank.training import Selection
 
 if TYPE_CHECKING:

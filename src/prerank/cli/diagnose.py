@@ -1,15 +1,16 @@
 """`prerank diagnose`: predictions made elsewhere, judged without training anything."""
 
-from dataclasses import replace
+import math
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from prerank.cli.diagnosis_output import as_record, findings_table, groups_table
 from prerank.cli.messages import (
     MISCALIBRATED,
     AsJson,
@@ -18,73 +19,86 @@ from prerank.cli.messages import (
     print_json,
     working,
 )
+from prerank.defaults import SCALE, SEED
 from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
 from prerank.diagnosis import diagnose as diagnose_
-from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.distributions import Ensemble
 from prerank.errors import InputError
 from prerank.files import Forecasts, check_file, read_forecasts, writing
-from prerank.report.captions import joined_names
+from prerank.report.wording import joined_names, p_text
 
-__all__ = ["diagnose"]
+__all__ = ["as_record", "diagnose"]
+
+
+class Scale(StrEnum):
+    """By what each target is divided."""
+
+    NONE = "none"
+    SAMPLES = "samples"
+
+
+_SCALE = Scale(SCALE)
 
 
 def diagnose(
     samples: Annotated[
         Path, typer.Option(help="Predictive samples: .parquet, .csv, .npz, .npy or .nc.")
     ],
-    observations: Annotated[
-        Path, typer.Option(help="What was observed: a table, .npy, .npz or .nc.")
-    ],
+    observations: Annotated[Path, typer.Option(help="Observations: a table, .npy, .npz or .nc.")],
     targets: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAMES", help="Columns to look at: a,b,c; all that both files have by default."
+            metavar="NAMES",
+            help="Columns to diagnose, as a,b,c (default: all that both files have).",
         ),
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAMES", help="Columns that tell which forecast a row belongs to."),
+        typer.Option(metavar="NAMES", help="Columns that identify the forecast of a row."),
     ] = None,
     sample: Annotated[
         str | None, typer.Option(help="Column or dimension that numbers the samples.")
     ] = None,
     sample_axis: Annotated[
-        int | None, typer.Option(help="Axis of the samples in an array; 0 by default.")
+        int | None, typer.Option(help="Axis of the samples in an array (default: 0).")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="Column of groups to look within.")
+        str | None, typer.Option(metavar="GROUP", help="Column that names the group of each row.")
     ] = None,
     preranks: Annotated[
         str | None,
         typer.Option(
-            help="Which ones; by default the paper's seven, as far as they apply (`prerank explain`"
-            " has more)."
+            help="Pre-ranks to use (default: the paper's seven, as far as they apply; `prerank "
+            "explain` lists more)."
         ),
     ] = None,
-    raw_units: Annotated[
-        bool,
+    scale: Annotated[
+        Scale,
         typer.Option(
-            "--raw-units", help="Do not divide each target by the spread of its samples first."
+            help="Units: none keeps those of the files, samples divides each target by the spread "
+            "of its samples."
         ),
+    ] = _SCALE,
+    raw_units: Annotated[
+        bool, typer.Option("--raw-units", help="The same as --scale none.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Page to write, such as report.html.")
+        Path | None, typer.Option(dir_okay=False, help="HTML page to write, such as report.html.")
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 4 on evidence of miscalibration.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of random ties and replicates.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of ties and replicates.")] = SEED,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="The verdict in one line, and nothing else.")
+        bool, typer.Option("--quiet", "-q", help="Print the verdict in one line, and nothing else.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge predictions made elsewhere: samples, and what was observed.
+    """Judge predictions made elsewhere, from samples and observations.
 
     Tables are long (a row for each forecast and sample) or wide (columns like rain_1, rain_2, ...);
-    arrays have the samples first. Each target is divided by the spread of its samples, since some
-    pre-ranks mix the targets.
+    arrays have the samples first. Some pre-ranks mix the targets: where these have different units,
+    --scale samples divides each target by the spread of its samples.
     """
     with one_line_errors():
         if out is not None:
@@ -102,76 +116,114 @@ def diagnose(
                 by=by,
             )
         with working("diagnosing", quiet):
-            found = _diagnosed(forecasts, preranks, raw_units, seed)
+            diagnosis = _diagnosed(forecasts, preranks, Scale.NONE if raw_units else scale, seed)
             if out is not None:
-                _write_page(out, found, forecasts, samples, observations, raw_units)
-        verdict = found.verdict()
+                _write_page(out, diagnosis, forecasts, samples, observations)
+        verdict = diagnosis.verdict()
         if as_json:
-            print_json(as_record(found) | {"remarks": list(forecasts.remarks)})
+            print_json(as_record(diagnosis) | {"remarks": list(forecasts.remarks)})
         elif quiet:
             typer.echo(verdict.headline)
         else:
-            _tell(found, forecasts, out)
-    if check and verdict.mood == "bad":
+            _print(diagnosis, forecasts, out)
+    if check and verdict.status == "bad":
         raise typer.Exit(MISCALIBRATED)
 
 
+def as_record(diagnosis: Diagnosis | GroupedDiagnosis) -> dict[str, Any]:
+    """Verdict and findings, in values that JSON knows.
+
+    With groups, the verdict is that of all of them and the whole, the findings are of the whole,
+    and `groups` has the record of each.
+    """
+    verdict = diagnosis.verdict()
+    whole = _whole(diagnosis)
+    record: dict[str, Any] = {
+        "n": whole.n,
+        "verdict": {
+            "mood": verdict.status,
+            "headline": verdict.headline,
+            "points": list(verdict.points),
+            "advice": list(verdict.advice),
+        },
+        "findings": [
+            {name: _plain(value) for name, value in row.items()} for row in whole.records()
+        ],
+        "skipped": whole.skipped,
+    }
+    if isinstance(diagnosis, GroupedDiagnosis):
+        record["groups"] = {name: as_record(one) for name, one in diagnosis.groups.items()}
+    return record
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _whole(diagnosis: Diagnosis | GroupedDiagnosis) -> Diagnosis:
+    return diagnosis.overall if isinstance(diagnosis, GroupedDiagnosis) else diagnosis
+
+
 def _diagnosed(
-    forecasts: Forecasts, preranks: str | None, raw_units: bool, seed: int
+    forecasts: Forecasts, preranks: str | None, scale: Scale, seed: int
 ) -> Diagnosis | GroupedDiagnosis:
     import pandas as pd
 
     dist = Ensemble(forecasts.samples)
     y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
-    scale = None
-    if not raw_units:
-        scale = [_spread(values) or 1.0 for values in np.moveaxis(forecasts.samples, -1, 0)]
+    options: dict[str, Any] = {"preranks": preranks, "scale": str(scale), "generator": seed}
     if forecasts.groups is None:
-        return diagnose_(dist, y, preranks=preranks, scale=scale, generator=seed)
-    return diagnose_by(dist, y, forecasts.groups, preranks=preranks, scale=scale, generator=seed)
-
-
-def _spread(values: npt.NDArray[np.float64]) -> float:
-    size = np.abs(values).max() or 1.0  # whose square may be too large for a number
-    return float(size * (values / size).std())
+        return diagnose_(dist, y, **options)
+    return diagnose_by(dist, y, forecasts.groups, **options)
 
 
 def _write_page(
     out: Path,
-    found: Diagnosis | GroupedDiagnosis,
+    diagnosis: Diagnosis | GroupedDiagnosis,
     forecasts: Forecasts,
     samples: Path,
     observations: Path,
-    raw_units: bool,
 ) -> None:
-    from prerank.report.html import write_page
-
     size, n, dim = forecasts.samples.shape
     settings = {
         "samples": f"{samples}, {size} of each of {n:,} rows and {dim} targets",
         "observations": str(observations),
         "targets": joined_names(forecasts.targets),
-        "units": "as they are" if raw_units else "divided by the spread of the samples",
+        "units": _whole(diagnosis).units,
     }
-    page = diagnosis_page(found, title=f"Forecasts in {samples.name}", settings=settings)
-    notes = (f"Note: {remark}." for remark in forecasts.remarks)
-    page = replace(page, points=(*page.points, *notes))
+    notes = [f"Note: {remark}." for remark in forecasts.remarks]
     with writing(out):
-        write_page(page, out)
+        title = f"Forecasts in {samples.name}"
+        diagnosis.to_html(out, title=title, settings=settings, notes=notes)
 
 
-def _tell(found: Diagnosis | GroupedDiagnosis, forecasts: Forecasts, out: Path | None) -> None:
+def _print(diagnosis: Diagnosis | GroupedDiagnosis, forecasts: Forecasts, out: Path | None) -> None:
     console = Console()
-    whole = found.overall if isinstance(found, GroupedDiagnosis) else found
+    whole = _whole(diagnosis)
     for remark in forecasts.remarks:
         typer.echo(f"Note: {remark}.")
-    typer.echo(str(found.verdict()))
-    console.print(findings_table(whole))
-    if isinstance(found, GroupedDiagnosis):
-        console.print(groups_table(found))
-        for name, one in found.groups.items():
+    typer.echo(str(diagnosis.verdict()))
+    console.print(_table({"": whole}))
+    if isinstance(diagnosis, GroupedDiagnosis):
+        console.print(_table(diagnosis.groups, "group", "rows"))
+        for name, one in diagnosis.groups.items():
             typer.echo(f"{name}: {one.verdict().headline}")
     for label, reason in whole.skipped.items():
         typer.echo(f"Skipped {label}: {reason}")
     if out is not None:
         typer.echo(f"Page: {out}")
+
+
+def _table(diagnoses: Mapping[str, Diagnosis], *named: str) -> Table:
+    """The rows of whole pre-ranks, after the name and the number of rows where these are named."""
+    table = Table(*named, "pre-rank")
+    for name in ("error", "floor", "excess", "p (Holm)"):
+        table.add_column(name, justify="right")
+    for name, one in diagnoses.items():
+        start = [escape(name), f"{one.n:,}"] if named else []
+        for row in one.by_prerank.values():
+            p = "" if math.isnan(row.p_holm) else p_text(row.p_holm)
+            numbers = [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", p]
+            table.add_row(*start, escape(row.prerank), *numbers)
+        table.add_section()
+    return table

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from prerank.cli.messages import AsJson, one_line_errors, print_json
 from prerank.preranks import parse
-from prerank.report.explanations import EXPLANATIONS, Explanation, explanation_of
+from prerank.report.wording import EXPLANATIONS, Explanation, explanation_of
 
 __all__ = ["explain"]
 
@@ -37,25 +37,25 @@ def explain(
         labels = list(EXPLANATIONS)
         if prerank is not None:
             labels = [term.label for term in parse(prerank)]
-        found = {label: explanation_of(label) for label in labels}
+        explanations = {label: explanation_of(label) for label in labels}
         if as_json:
-            print_json({label: asdict(explanation) for label, explanation in found.items()})
+            print_json({label: asdict(words) for label, words in explanations.items()})
         elif prerank is None:
-            _list(found)
+            _list(explanations)
         else:
-            _tell(found)
+            _print(explanations)
 
 
-def _list(found: dict[str, Explanation]) -> None:
+def _list(explanations: dict[str, Explanation]) -> None:
     table = Table("pre-rank", "asks", title="Pre-ranks", title_justify="left")
-    for label, explanation in found.items():
+    for label, explanation in explanations.items():
         table.add_row(label, escape(explanation.question))
     Console().print(table)
     typer.echo("More of each: prerank explain NAME")
 
 
-def _tell(found: dict[str, Explanation]) -> None:
-    for label, explanation in found.items():
+def _print(explanations: dict[str, Explanation]) -> None:
+    for label, explanation in explanations.items():
         table = Table(title=label, title_justify="left", show_header=False, box=None)
         table.add_column(style="bold", no_wrap=True)
         table.add_column()

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from prerank import defaults
-from prerank.cli.diagnosis_output import as_record
+from prerank.cli.diagnose import as_record
 from prerank.cli.messages import AsJson, Quiet, named_by, one_line_errors, print_json, working
 from prerank.errors import InputError
 from prerank.files import new_folder

@@ -1,7 +1,18 @@
 """Diagnosis: calibration for every pre-rank, and what it means."""
 
-from prerank.diagnosis.findings import ALL, Diagnosis, Finding
-from prerank.diagnosis.groups import GroupedDiagnosis, diagnose_by
-from prerank.diagnosis.measurement import diagnose
+from prerank.calibration.evidence import ALL, Finding
+from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
+from prerank.diagnosis.measurement import diagnose, diagnose_by
+from prerank.diagnosis.units import sample_spread
+from prerank.diagnosis.verdict import Verdict
 
-__all__ = ["ALL", "Diagnosis", "Finding", "GroupedDiagnosis", "diagnose", "diagnose_by"]
+__all__ = [
+    "ALL",
+    "Diagnosis",
+    "Finding",
+    "GroupedDiagnosis",
+    "Verdict",
+    "diagnose",
+    "diagnose_by",
+    "sample_spread",
+]

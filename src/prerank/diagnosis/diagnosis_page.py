@@ -5,151 +5,147 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from prerank.calibration import default_bins, histogram_band, pit_histogram
-from prerank.diagnosis.findings import ALL, Diagnosis
-from prerank.diagnosis.groups import GroupedDiagnosis
+from prerank.diagnosis.findings import Findings
+from prerank.diagnosis.verdict import Verdict
 from prerank.errors import ShapeError
 from prerank.files import versions
 from prerank.report import (
     CornerDisplay,
     PITHistogramDisplay,
-    ReliabilityDisplay,
     ReliabilityGrid,
     SelectionDisplay,
 )
-from prerank.report.explanations import explanation_of
+from prerank.report.drawing import Display, PITDisplay
 from prerank.report.html import Illustration, Page, Section
-from prerank.report.table_text import p_text
-from prerank.training import Selection
+from prerank.report.wording import explanation_of, p_text, words_in
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["LEGEND", "diagnosis_page"]
+    from prerank.training import Selection
 
-LEGEND = {
-    "pce": "mean distance of the PITs' distribution from uniform",
-    "floor": "what a perfect predictor scores on average with as many rows",
-    "excess": "pce - floor",
-    "p_value": "how often a perfect predictor would have as large an error",
-    "p_holm": "the same, corrected for looking at several pre-ranks; small is evidence",
-    "ties": "share of the samples that tie with the observation",
-    "method": "closed form, or ranks among samples",
-}
-SELECTION_LEGEND = {
-    "excess": "of the PCE, mean over the paired runs on validation rows",
-    "excess_gain": "by how much it is smaller than at strength 0, with its standard error",
-    "energy_ratio": "energy score against that at strength 0, with its standard error",
-    "within_budget": "whether that is affordable",
-    "improves": "whether the gain is more than noise",
-    "chosen": "the strength of this model",
-}
-_OVER_GROUPS = {"p_holm": "corrected over all pre-ranks of all groups and of the whole"}
+__all__ = ["diagnosis_page"]
+
+_WORDS = words_in("prerank.diagnosis", "words.toml")
 _SHOWN_COMPONENTS = 16
 
 
 def diagnosis_page(
-    found: Diagnosis | GroupedDiagnosis,
+    findings: Findings,
     *,
     title: str = "Calibration report",
-    before: Diagnosis | None = None,
-    selection: Selection | None = None,
+    verdict: Verdict | None = None,
+    groups: Mapping[str, Findings] | None = None,
+    before: Findings | None = None,
+    selection: "Selection | None" = None,
     examples: Sequence[CornerDisplay] = (),
     settings: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
 ) -> Page:
     """Put together what `Diagnosis.to_html` writes.
 
     Args:
-        found: of one predictor; with groups, each gets a row of a table, and its own verdict.
+        findings: of one predictor.
         title: of the page.
+        verdict: on top of the page; that of the findings by default.
+        groups: findings within groups of rows; each gets a row of a table, and its own verdict.
         before: of the same rows and pre-ranks, by the predictor without a penalty.
         selection: how the strength was chosen.
         examples: single predictions with their observations.
         settings: what else to state at the end, beside numbers of rows and versions.
+        notes: what to add below the verdict.
     """
-    whole = found.overall if isinstance(found, GroupedDiagnosis) else found
-    if any(finding.model for finding in whole.findings):
+    if any(finding.model for finding in findings.findings):
         raise ShapeError("a page shows one predictor: diagnose the members of a stack one by one")
-    verdict = found.verdict()
+    verdict = verdict or findings.verdict()
     return Page(
         title=title,
         headline=verdict.headline,
-        mood=verdict.mood,
-        points=verdict.points,
+        mood=verdict.status,
+        points=(*verdict.points, *notes),
         advice=verdict.advice,
-        sections=tuple(_sections(whole, before, found, selection, examples)),
-        settings={"rows": f"{whole.n:,}", **(settings or {}), **versions()},
+        sections=tuple(_sections(findings, before, groups, selection, examples)),
+        settings={"rows": f"{findings.n:,}", **(settings or {}), **versions()},
     )
 
 
 def _sections(
-    whole: Diagnosis,
-    before: Diagnosis | None,
-    found: Diagnosis | GroupedDiagnosis,
-    selection: Selection | None,
+    findings: Findings,
+    before: Findings | None,
+    groups: Mapping[str, Findings] | None,
+    selection: "Selection | None",
     examples: Sequence[CornerDisplay],
 ) -> Iterator[Section]:
-    skipped = tuple(f"Skipped {label}: {reason}" for label, reason in whole.skipped.items())
-    table = whole.table.drop(columns=[] if whole.table.note.any() else ["note"])
-    legend = {**LEGEND, **_OVER_GROUPS} if isinstance(found, GroupedDiagnosis) else LEGEND
+    skipped = tuple(f"Skipped {label}: {reason}" for label, reason in findings.skipped.items())
+    table = findings.table.drop(columns=[] if findings.table.note.any() else ["note"])
+    legend = _WORDS["legend"] | (_WORDS["legend_of_groups"] if groups else {})
     yield Section("Errors and evidence", skipped, table, legend)
     if before is not None:
-        yield _comparison(before, whole)
-    if isinstance(found, GroupedDiagnosis):
-        yield _by_group(found)
-    yield _reliability(whole, before)
-    yield _histograms(whole)
+        yield _comparison(before, findings)
+    if groups is not None:
+        headlines = tuple(f"{name}: {one.verdict().headline}" for name, one in groups.items())
+        yield Section("Within groups", headlines, _group_table(groups), legend)
+    yield _reliability(findings, before)
+    yield _histograms(findings)
     if selection is not None:
-        display = SelectionDisplay(selection)
         tried = selection.table
         tried.insert(1, "chosen", tried.pop("chosen"))
         yield Section(
             "Selection of the strength",
             table=tried,
-            legend=SELECTION_LEGEND,
-            illustrations=(_drawn(display, "Strengths that were tried", display.size),),
+            legend=_WORDS["legend_of_selection"],
+            illustrations=(_drawn(SelectionDisplay(selection), "Strengths that were tried"),),
         )
     if examples:
-        shown = tuple(_drawn(one, f"Example {k + 1}", one.size) for k, one in enumerate(examples))
+        shown = tuple(_drawn(one, f"Example {k + 1}") for k, one in enumerate(examples))
         yield Section("Single predictions", illustrations=shown)
-    yield _words(whole)
+    words = {label: explanation_of(label) for label in findings.pits}
+    questions = tuple(
+        f"{label}: {one.question} {one.formula}. Blind to {one.blind}."
+        for label, one in words.items()
+    )
+    yield Section("What the pre-ranks ask", questions)
 
 
-def _comparison(before: Diagnosis, after: Diagnosis) -> Section:
-    columns = ["prerank", "excess", "p_holm"]
-    pair = [_overall(one.table)[columns] for one in (before, after)]
-    table = pair[0].merge(pair[1], on="prerank", suffixes=("_before", "_after"))
-    table = table.rename(columns={"excess_before": "before", "excess_after": "after"})
-    table = table[["prerank", "before", "after", "p_holm_before", "p_holm_after"]]
-    legend = {
-        "before": "excess of the same network without the penalty, on the same rows",
-        "after": "excess with it",
-    }
-    return Section("Before and after the penalty", table=table, legend=legend)
+def _comparison(before: Findings, after: Findings) -> Section:
+    import pandas as pd
+
+    columns = {"before": before.by_prerank, "after": after.by_prerank}
+    rows = [
+        {"prerank": label}
+        | {name: rows[label].excess for name, rows in columns.items()}
+        | {f"p_holm_{name}": rows[label].p_holm for name, rows in columns.items()}
+        for label in before.by_prerank
+        if label in after.by_prerank
+    ]
+    legend = _WORDS["legend_of_comparison"]
+    return Section("Before and after the penalty", table=pd.DataFrame(rows), legend=legend)
 
 
-def _overall(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The rows of whole pre-ranks."""
-    return table[table.component == ALL]
+def _group_table(groups: Mapping[str, Findings]) -> "pd.DataFrame":
+    import pandas as pd
+
+    columns = ["prerank", "pce", "floor", "excess", "p_holm"]
+    return pd.DataFrame(
+        [
+            {"group": name, "n": one.n} | {column: getattr(row, column) for column in columns}
+            for name, one in groups.items()
+            for row in one.by_prerank.values()
+        ]
+    )
 
 
-def _by_group(found: GroupedDiagnosis) -> Section:
-    table = _overall(found.table)
-    columns = ["group", "n", "prerank", "pce", "floor", "excess", "p_holm"]
-    told = tuple(f"{name}: {one.verdict().headline}" for name, one in found.groups.items())
-    return Section("Within groups", told, table[columns], {**LEGEND, **_OVER_GROUPS})
-
-
-def _reliability(whole: Diagnosis, before: Diagnosis | None) -> Section:
+def _reliability(findings: Findings, before: Findings | None) -> Section:
     """A picture for each pre-rank, before above after: several beside each other where they fit."""
     shown = []
-    others = [None] * len(whole.pits) if before is None else before.displays()
-    for display, former in zip(whole.displays(), others, strict=True):
+    others = [None] * len(findings.pits) if before is None else before.displays()
+    for display, former in zip(findings.displays(), others, strict=True):
         rows = {"": [display]} if former is None else {"before": [former], "after": [display]}
         grid = ReliabilityGrid(rows)
         figure = _figure(grid.size)
         grid.plot(figure)
-        caption = display.caption + _doubt(whole, display)
+        caption = display.caption + _doubt(findings, display)
         if former is not None:
             caption = f"After the penalty, {caption} Before, {former.caption}"
         shown.append(Illustration(figure, caption))
@@ -157,50 +153,37 @@ def _reliability(whole: Diagnosis, before: Diagnosis | None) -> Section:
     return Section("Reliability", (words,), illustrations=tuple(shown))
 
 
-def _histograms(whole: Diagnosis) -> Section:
+def _histograms(findings: Findings) -> Section:
     shown = []
-    bins = default_bins(whole.n)
-    for display in whole.displays():
-        z = whole.pits[display.label]
-        z = z.reshape(-1, *z.shape[-2:])[0]
+    bins = default_bins(findings.n)
+    for display in findings.displays():
+        z = findings.pits[display.label]
         names = display.names[:_SHOWN_COMPONENTS]
         histogram = PITHistogramDisplay(
-            pit_histogram(z[:, : len(names)], bins=bins),
-            histogram_band(whole.n, bins) if display.band is not None else None,
+            pit_histogram(z.reshape(z.shape[-2:])[:, : len(names)], bins=bins),
+            histogram_band(findings.n, bins) if display.band is not None else None,
             label=display.label,
             names=names,
             curves=display.shapes[: len(names)],
         )
-        drawn = _drawn(histogram, "", histogram.size)
-        shown.append(replace(drawn, caption=drawn.caption + _doubt(whole, histogram)))
+        drawn = _drawn(histogram, "")
+        shown.append(replace(drawn, caption=drawn.caption + _doubt(findings, histogram)))
     return Section("PIT histograms", illustrations=tuple(shown))
 
 
-def _doubt(whole: Diagnosis, display: ReliabilityDisplay | PITHistogramDisplay) -> str:
+def _doubt(findings: Findings, display: PITDisplay) -> str:
     """What to add where a picture leaves its band and the verdict finds no evidence in it."""
+    label = display.label
     outside = any(shape.outside for shape in display.shapes)
-    if not outside or display.label in whole.verdict().failing:
+    if not outside or label in findings.verdict().failing:
         return ""
-    row = next(f for f in whole.findings if f.prerank == display.label and f.component == ALL)
-    return f" This may be chance: the corrected p-value of {display.label} is {p_text(row.p_holm)}."
+    p = p_text(findings.by_prerank[label].p_holm)
+    return f" This may be chance: the corrected p-value of {label} is {p}."
 
 
-def _words(whole: Diagnosis) -> Section:
-    told = tuple(
-        f"{label}: {explanation_of(label).question} {explanation_of(label).formula}. "
-        f"Blind to {explanation_of(label).blind}."
-        for label in whole.pits
-    )
-    return Section("What the pre-ranks ask", told)
-
-
-def _drawn(
-    display: PITHistogramDisplay | SelectionDisplay | CornerDisplay,
-    title: str,
-    size: tuple[float, float],
-) -> Illustration:
+def _drawn(display: Display, title: str) -> Illustration:
     """A display on a figure that belongs to no window."""
-    figure = _figure(size)
+    figure = _figure(display.size)
     display.plot(figure.subplots())
     return Illustration(figure, display.caption, title)
 

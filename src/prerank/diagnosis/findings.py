@@ -1,59 +1,31 @@
-"""What a diagnosis found, as a table, as pictures, in words and as a page."""
+"""The findings of a diagnosis: as rows, as a table, in words, and as displays to be drawn."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from prerank.calibration import (
-    DeviationShape,
-    ReliabilityCurve,
-    reliability_band,
-    reliability_curve,
-)
-from prerank.calibration.evidence import Evidence, Part
+from prerank.calibration import ReliabilityCurve, reliability_band, reliability_curve
+from prerank.calibration.evidence import ALL, Finding, evidence_of
+from prerank.defaults import BAND_LEVEL, LEVELS
+from prerank.diagnosis.units import ORIGINAL
 from prerank.diagnosis.verdict import Verdict, reach_verdict
 from prerank.pits.ranks import WEIGHTED
-from prerank.report import ReliabilityDisplay, ReliabilityGrid
-from prerank.report.table_text import p_text
+from prerank.report import ReliabilityDisplay
+from prerank.report.wording import p_text
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["ALL", "POWERLESS_TIES", "Diagnosis", "Finding"]
-
-ALL = "all"
-"""Component of the row that stands for a whole pre-rank."""
-
-POWERLESS_TIES = 0.9
-"""Share of the samples that tie with the observation, from which on there is nothing to see."""
+__all__ = ["Findings"]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One row of the table; `Diagnosis.table` says what the fields mean."""
-
-    model: int
-    prerank: str
-    component: str
-    pce: float
-    floor: float
-    excess: float
-    p_value: float
-    p_holm: float
-    ties: float
-    method: str
-    note: str
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """What `diagnose` found.
+class Findings:
+    """Errors, evidence and PITs of every pre-rank.
 
     Attributes:
         findings: the rows of the table.
@@ -62,14 +34,28 @@ class Diagnosis:
         levels: number of levels of PCE and curves.
         remarks: what else was noticed and can be done, in sentences.
         tests: over how many p-values `p_holm` is corrected; None for those of the pre-ranks.
+        units: in which the targets were judged.
     """
 
     findings: tuple[Finding, ...]
     pits: dict[str, Tensor]
     skipped: dict[str, str]
-    levels: int = 100
+    levels: int = LEVELS
     remarks: tuple[str, ...] = ()
     tests: int | None = None
+    units: str = ORIGINAL
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(next(iter(self.pits.values())).shape[-2])
+
+    @property
+    def by_prerank(self) -> dict[str, Finding]:
+        """The row of each pre-rank by label; of a stack, those of the first predictor."""
+        return {
+            row.prerank: row for row in self.findings if row.component == ALL and row.model == 0
+        }
 
     @cached_property
     def table(self) -> "pd.DataFrame":
@@ -82,52 +68,38 @@ class Diagnosis:
         """
         import pandas as pd
 
-        table = pd.DataFrame([asdict(finding) for finding in self.findings])
-        return table if table["model"].any() else table.drop(columns="model")
+        return pd.DataFrame(self.records())
+
+    def records(self) -> list[dict[str, object]]:
+        """The rows of the table by the names of its columns."""
+        records = [asdict(finding) for finding in self.findings]
+        if len(self._models) == 1:
+            for record in records:
+                del record["model"]
+        return records
 
     @cached_property
     def curves(self) -> dict[str, ReliabilityCurve]:
         """Reliability curve of each pre-rank by label."""
         return {label: reliability_curve(z, levels=self.levels) for label, z in self.pits.items()}
 
-    def displays(self, *, model: int = 0, level: float = 0.95) -> list[ReliabilityDisplay]:
+    def displays(self, *, model: int = 0, level: float = BAND_LEVEL) -> list[ReliabilityDisplay]:
         """Reliability diagrams of one predictor, one for each pre-rank, not yet drawn.
 
         Args:
             model: which one, of a stack of predictors.
             level: probability of the band; weighted samples have none.
         """
-        found = []
-        for label, curve in self.curves.items():
-            observed = curve.observed.reshape(-1, *curve.observed.shape[-2:])[model]
-            rows = [f for f in self.findings if f.prerank == label and f.model == model]
-            names = [row.component for row in rows if row.component != ALL] or [label]
+        displays = []
+        for label, (levels, observed) in self.curves.items():
+            curve = ReliabilityCurve(levels, observed.reshape(-1, *observed.shape[-2:])[model])
+            whole, *parts = (f for f in self.findings if f.prerank == label and f.model == model)
             band = None
-            if rows[0].method != WEIGHTED:
-                n = self.pits[label].shape[-2]
-                band = reliability_band(n, level=level, levels=self.levels)
-            found.append(
-                ReliabilityDisplay(
-                    ReliabilityCurve(curve.levels, observed), band, label=label, names=names
-                )
-            )
-        return found
-
-    def plot(
-        self, figure: "Figure | SubFigure | None" = None, *, level: float = 0.95
-    ) -> ReliabilityGrid:
-        """Draw the reliability diagrams, a column for each pre-rank, a row for each predictor.
-
-        Args:
-            figure: an empty figure; a new one by default, which is `.figure_` of what comes back.
-            level: probability of the bands.
-        """
-        models = sorted({finding.model for finding in self.findings})
-        rows = {
-            f"model {model}" if len(models) > 1 else "": self.displays(model=model, level=level)
-            for model in models
-        }
-        return ReliabilityGrid(rows).plot(figure)
+            if whole.method != WEIGHTED:
+                band = reliability_band(self.n, level=level, levels=self.levels)
+            names = [part.component for part in parts] or [label]
+            displays.append(ReliabilityDisplay(curve, band, label=label, names=names))
+        return displays
 
     def verdict(self, *, model: int = 0) -> Verdict:
         """What is wrong, in words, and what to try.
@@ -136,7 +108,10 @@ class Diagnosis:
             model: which one, of a stack of predictors.
         """
         if model not in self._verdicts:
-            self._verdicts[model] = self._verdict(model)
+            evidence = evidence_of(self.findings, self.pits, model=model, levels=self.levels)
+            self._verdicts[model] = reach_verdict(
+                evidence, n=self.n, remarks=self.remarks, tests=self.tests, units=self.units
+            )
         return self._verdicts[model]
 
     @cached_property
@@ -144,65 +119,35 @@ class Diagnosis:
         """Those that were asked for."""
         return {}
 
-    def _verdict(self, model: int) -> Verdict:
-        found = []
-        for display in self.displays(model=model):
-            rows = [f for f in self.findings if f.prerank == display.label and f.model == model]
-            overall = next(row for row in rows if row.component == ALL)
-            components = [row for row in rows if row.component != ALL] or [overall]
-            shapes: Sequence[DeviationShape | None] = display.shapes or [None] * len(components)
-            parts = [
-                Part(name, row.pce, row.p_value, shape)
-                for name, row, shape in zip(display.names, components, shapes, strict=True)
-            ]
-            found.append(
-                Evidence(
-                    label=display.label,
-                    pce=overall.pce,
-                    floor=overall.floor,
-                    p_holm=overall.p_holm,
-                    parts=tuple(parts),
-                    note=overall.note or _tied(components),
-                    powerless=overall.ties >= POWERLESS_TIES,
-                )
-            )
-        return reach_verdict(found, n=self.n, remarks=self.remarks, tests=self.tests)
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return int(next(iter(self.pits.values())).shape[-2])
-
-    def to_html(
-        self, path: str | PathLike[str], *, title: str = "Calibration report", **options: Any
-    ) -> Path:
-        """Write one page that needs nothing else: verdict, table, pictures, settings.
-
-        Args:
-            path: of the file.
-            title: of the page; a stack of predictors has none.
-            options: see `prerank.diagnosis.diagnosis_page.diagnosis_page`.
-        """
-        from prerank.diagnosis.diagnosis_page import diagnosis_page
-        from prerank.report.html import write_page
-
-        return write_page(diagnosis_page(self, title=title, **options), path)
+    @cached_property
+    def _models(self) -> list[int]:
+        return sorted({finding.model for finding in self.findings})
 
     def __str__(self) -> str:
-        """The table, what was skipped and what was noticed."""
-        words = dict.fromkeys(("p_value", "p_holm"), p_text)
-        table = self.table.to_string(
-            index=False, float_format="{:.4f}".format, formatters=words, na_rep=""
-        )
-        lines = [table]
+        """The verdict, the table, and what was skipped."""
+        several = len(self._models) > 1
+        lines = [
+            f"model {model}: {self.verdict(model=model)}" if several else str(self.verdict())
+            for model in self._models
+        ]
+        lines += ["", *_table_lines(self.records())]
         lines += [f"skipped {label}: {reason}" for label, reason in self.skipped.items()]
-        lines += self.remarks
         return "\n".join(lines)
 
 
-def _tied(components: Sequence[Finding]) -> str:
-    """Which components cannot be judged."""
-    names = [row.component for row in components if row.ties >= POWERLESS_TIES]
-    return (
-        f"no power in {', '.join(names)}, whose samples tie with the observation" if names else ""
-    )
+def _table_lines(records: Sequence[dict[str, object]]) -> list[str]:
+    rows = [list(records[0])]
+    rows += [[_cell(name, value) for name, value in record.items()] for record in records]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        " ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _cell(name: str, value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    if math.isnan(value):
+        return ""
+    return p_text(value) if name.startswith("p_") else f"{value:.4f}"

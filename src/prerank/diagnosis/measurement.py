@@ -1,26 +1,32 @@
 """Is this predictor jointly calibrated? All pre-ranks in one call."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, TransformedDistribution
 
 from prerank.calibration import tie_remarks
-from prerank.diagnosis.findings import Diagnosis
-from prerank.diagnosis.judgement import Measurement, judge
+from prerank.calibration.evidence import corrected_findings, findings_of
+from prerank.defaults import LEVELS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
+from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
+from prerank.diagnosis.units import divisors_of
 from prerank.distributions import Ensemble, affine
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
     as_generator,
-    as_tensor,
     check_distribution,
-    check_finite,
     check_observations,
     column_names,
 )
 from prerank.pits import ProjectedPIT, project_pits
 from prerank.preranks import PAPER, PreRank, PreRankLike, parse
 
-__all__ = ["diagnose", "measure"]
+__all__ = ["diagnose", "diagnose_by"]
 
 
 def diagnose(
@@ -28,11 +34,12 @@ def diagnose(
     y: object,
     *,
     preranks: PreRankLike | None = None,
-    n_samples: int = 100,
-    scale: object = None,
-    levels: int = 100,
-    n_null: int = 2000,
-    generator: torch.Generator | int | None = None,
+    n_samples: int = N_SAMPLES,
+    scale: object = SCALE,
+    levels: int = LEVELS,
+    n_null: int = N_NULL,
+    generator: torch.Generator | int | None = SEED,
+    units: str | None = None,
 ) -> Diagnosis:
     """Measure calibration for every pre-rank, with floors and p-values.
 
@@ -46,14 +53,18 @@ def diagnose(
             `Diagnosis.skipped`. One that is asked for and does not apply raises.
         n_samples: draws per row for pre-ranks without a closed form.
         scale: divisors of the targets, `(D,)`, since location, scale, dependency, pca and energy
-            score depend on units: for instance the training standard deviations.
+            score depend on units: for instance the training standard deviations. `"samples"`
+            divides each target by the standard deviation of its predictive samples over all rows.
+            `"none"`, or None, keeps the units of `dist` and `y`.
         levels: number of levels of the PCE.
         n_null: replicates for the mean over several components (single components use 50,000);
             the smallest p-value is one over n_null + 1.
-        generator: a generator or seed.
+        generator: a generator or seed; None draws from torch's global state.
+        units: name of the units of `dist` and `y`, which the verdict mentions; `"original"` by
+            default.
 
     Returns:
-        A `Diagnosis` with `.table`, `.pits`, `.curves`, `.plot()`, `.skipped` and
+        A `Diagnosis` with `.table`, `.pits`, `.curves`, `.verdict()`, `.plot()`, `.skipped` and
         `.remarks`.
 
     Example:
@@ -62,26 +73,105 @@ def diagnose(
         >>> guess = MultivariateNormal(torch.zeros(500, 3), torch.eye(3))
         >>> torch.manual_seed(0).initial_seed()
         0
-        >>> found = diagnose(guess, truth.sample(), preranks="marginal+scale", generator=0)
-        >>> rows = found.table.query("component == 'all'").set_index("prerank")
+        >>> diagnosis = diagnose(guess, truth.sample(), preranks="marginal+scale")
+        >>> rows = diagnosis.table.query("component == 'all'").set_index("prerank")
         >>> bool(rows.p_holm["marginal"] > 0.05), bool(rows.p_holm["scale"] < 0.001)
         (True, True)
     """
-    measured = measure(
-        dist, y, preranks=preranks, n_samples=n_samples, scale=scale, generator=generator
+    measured = _measure(dist, y, preranks, n_samples, scale, generator, units)
+    return measured.judged(levels=levels, n_null=n_null)
+
+
+def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -> GroupedDiagnosis:
+    """Measure calibration within groups of rows, and over all of them.
+
+    A predictor can be right over all rows and wrong in each group, in opposite ways. The PITs are
+    computed once; groups share nothing else.
+
+    Args:
+        dist: `batch_shape (N,)`, `event_shape (D,)`.
+        y: observations `(N, D)`.
+        groups: name of each row's group, `(N,)`.
+        options: the keywords of `diagnose`, with the same defaults.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> season = ["summer", "winter"] * 200
+        >>> bias = torch.tensor([[0.5], [-0.5]]).repeat(200, 2)
+        >>> y = bias + torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
+        >>> dist = MultivariateNormal(torch.zeros(400, 2), torch.eye(2))
+        >>> for name, one in diagnose_by(dist, y, season, preranks="marginal").groups.items():
+        ...     print(name, one.verdict().headline)
+        summer Strongly miscalibrated: observed values higher than predicted in every target.
+        winter Strongly miscalibrated: observed values lower than predicted in every target.
+    """
+    given = signature(diagnose).bind(dist, y, **options)
+    given.apply_defaults()
+    judging = {name: given.arguments.pop(name) for name in ("levels", "n_null")}
+    measured = _measure(**given.arguments)
+    if len(dist.batch_shape) != 1:
+        raise ShapeError(
+            f"groups are of the rows of one predictor, of batch_shape (N,): got "
+            f"{tuple(dist.batch_shape)}"
+        )
+    rows = _rows(groups, dist.batch_shape[0])
+    judging["tests"] = (1 + len(rows)) * len(measured.results)
+    parts = [measured.judged(**judging)]
+    parts += [measured.of_rows(at).judged(**judging) for at in rows.values()]
+    corrected = iter(corrected_findings([row for part in parts for row in part.findings]))
+    whole, *others = (
+        replace(part, findings=tuple(next(corrected) for _ in part.findings)) for part in parts
     )
-    return judge(measured, levels=levels, n_null=n_null)
+    return GroupedDiagnosis(whole, dict(zip(rows, others, strict=True)))
 
 
-def measure(
+@dataclass(frozen=True)
+class _Measurement:
+    """PITs of every pre-rank, not yet judged.
+
+    Attributes:
+        results: PITs, and those of their pools, of each pre-rank.
+        targets: names.
+        skipped: label and reason of each pre-rank that does not apply.
+        remarks: what else was noticed.
+        null_seed: of the replicates.
+        units: of the targets.
+    """
+
+    results: tuple[ProjectedPIT, ...]
+    targets: tuple[str, ...]
+    skipped: dict[str, str]
+    remarks: tuple[str, ...]
+    null_seed: int
+    units: str
+
+    def of_rows(self, rows: Tensor) -> "_Measurement":
+        """Some of the rows, by their numbers; the share of ties stays that of all."""
+
+        def part(result: ProjectedPIT) -> ProjectedPIT:
+            at, pool = rows.to(result.z.device), result.null_pits
+            chosen = None if pool is None else pool[..., at, :]
+            return replace(result, z=result.z[..., at, :], null_pits=chosen)
+
+        return replace(self, results=tuple(part(result) for result in self.results))
+
+    def judged(self, *, levels: int, n_null: int, tests: int | None = None) -> Diagnosis:
+        """Errors, and their evidence."""
+        options: dict[str, Any] = {"levels": levels, "n_null": n_null, "tests": tests}
+        findings = findings_of(self.results, self.targets, seed=self.null_seed, **options)
+        pits = {result.prerank.label: result.z for result in self.results}
+        return Diagnosis(findings, pits, self.skipped, levels, self.remarks, tests, self.units)
+
+
+def _measure(
     dist: Distribution,
     y: object,
-    *,
-    preranks: PreRankLike | None = None,
-    n_samples: int = 100,
-    scale: object = None,
-    generator: torch.Generator | int | None = None,
-) -> Measurement:
+    preranks: PreRankLike | None,
+    n_samples: int,
+    scale: object,
+    generator: torch.Generator | int | None,
+    units: str | None,
+) -> _Measurement:
     """The PITs of `diagnose`, whose arguments these are."""
     check_distribution(dist)
     targets = column_names(y, dist.event_shape[0])
@@ -91,31 +181,32 @@ def measure(
     source = as_generator(generator, "draw")
     terms, skipped = _applicable(dist, preranks)
 
-    def pits_of(law: Distribution, at: Tensor, chosen: tuple[PreRank, ...]) -> list[ProjectedPIT]:
+    def pits_of(of: Distribution, at: Tensor, chosen: tuple[PreRank, ...]) -> list[ProjectedPIT]:
         return project_pits(
-            law, at, chosen, n_samples=n_samples, generator=source, with_stand_ins=True
+            of, at, chosen, n_samples=n_samples, generator=source, with_null_pits=True
         )
 
-    if scale is None:
+    divisors, words = divisors_of(scale, dist, observed, units)
+    if divisors is None:
         results = pits_of(dist, observed, terms)
     else:
-        # One factor for predictions and observations, so that ties stay ties.
-        factor = 1 / _check_scale(scale, observed)
+        factor = 1 / divisors  # one for predictions and observations, so that ties stay ties
         scaled = affine(dist, torch.zeros_like(factor), factor)
-        # Densities rank alike in all units. Those of a law that affine can only wrap are looked up
-        # in the original ones: y / scale * scale may miss an atom.
+        # Densities rank alike in all units. Those of a distribution that affine can only wrap are
+        # looked up in the original ones: y / scale * scale may miss an atom.
         wrapped = isinstance(scaled, TransformedDistribution)
         moved = tuple(term for term in terms if not (wrapped and term.needs_log_prob))
         kept = tuple(term for term in terms if term not in moved)
-        found = dict(zip(moved, pits_of(scaled, factor * observed, moved), strict=True))
-        found |= zip(kept, pits_of(dist, observed, kept), strict=True) if kept else ()
-        results = [found[term] for term in terms]
-    return Measurement(
+        by_term = dict(zip(moved, pits_of(scaled, factor * observed, moved), strict=True))
+        by_term |= zip(kept, pits_of(dist, observed, kept), strict=True) if kept else ()
+        results = [by_term[term] for term in terms]
+    return _Measurement(
         results=tuple(results),
         targets=tuple(targets),
         skipped=skipped,
         remarks=tie_remarks(dist, observed, targets),
         null_seed=int(torch.randint(2**31, (), generator=source)),
+        units=words,
     )
 
 
@@ -142,13 +233,19 @@ def _applicable(
     return terms, skipped
 
 
-def _check_scale(scale: object, observed: Tensor) -> Tensor:
-    divisors = as_tensor(scale, "scale")
-    if divisors.shape != observed.shape[-1:]:
-        raise ShapeError(
-            f"scale has shape {tuple(divisors.shape)}, but there are {observed.shape[-1]} targets"
+def _rows(groups: object, n: int) -> dict[str, Tensor]:
+    """Numbers of the rows of each group, in the order of their first appearance."""
+    values = np.asarray(groups if not isinstance(groups, Sequence) else list(groups), dtype=object)
+    if values.shape != (n,):
+        raise ShapeError(f"groups has shape {values.shape}, but there are {n} rows")
+    members: dict[str, list[int]] = {}
+    for row, value in enumerate(values):
+        if str(value) in ("None", "nan", "NaT", "<NA>") and not isinstance(value, str):
+            raise InputError("groups has missing values: name the group of every row")
+        members.setdefault(str(value), []).append(row)
+    if len(members) > MAX_GROUPS:
+        raise InputError(
+            f"groups has {len(members)} different names for {n} rows: group them more coarsely "
+            f"({MAX_GROUPS} at most)"
         )
-    check_finite(divisors, "scale")
-    if not bool((divisors > 0).all()):
-        raise InputError("scale must be positive: it holds divisors of the targets")
-    return divisors.to(observed)
+    return {name: torch.tensor(at) for name, at in members.items()}

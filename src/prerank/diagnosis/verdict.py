@@ -1,44 +1,33 @@
-"""From the findings of a diagnosis to what is wrong, in words."""
+"""What is wrong with a forecast, in words."""
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from prerank.calibration import holm, null_pce, pce_floor
-from prerank.calibration.evidence import SIGNIFICANCE, Evidence
-from prerank.report.captions import listed, shape_words
-from prerank.report.explanations import explanation_of
-from prerank.report.table_text import p_text
+from prerank.calibration.decision import Decision, Fault, Status, decide
+from prerank.calibration.evidence import Evidence
+from prerank.defaults import SIGNIFICANCE
+from prerank.report.wording import (
+    explanation_of,
+    grouped_names,
+    listed,
+    p_text,
+    shape_words,
+    words_in,
+)
 
 __all__ = ["Mood", "Verdict", "reach_verdict"]
 
-Mood = Literal["good", "bad", "unclear"]
+Mood = Status
 
-_SMALL, _LARGE = 0.01, 0.03  # excess in words: a bias of a tenth of the spread makes .03
-_STRONG = 0.01  # corrected p-values below it are more than some evidence
-_BLUNT = 0.05  # an excess that should not go unseen
-# Part of the shape that tells of dependence: where targets move together more than predicted, their
-# mean varies more (spread), and they lie closer to each other (shift of scale).
+_DEGREES = {"slight": "Slightly", "moderate": "Moderately", "strong": "Strongly"}
 _TOGETHER = {
-    "location": "spread",
-    "average_rank": "spread",
-    "copula": "spread",
-    "multivariate_rank": "spread",
-    "scale": "shift",
+    1: "they move together more than predicted",
+    -1: "they move together less than predicted",
+    0: "not together",
 }
-_JOINT = (*_TOGETHER, "dependency", "pca")
-_ADVICE = {
-    "narrow": "Too narrow: train with a calibration penalty (prerank fit, or CalibrationPenalty in "
-    "your own loss). If the widths are right on the training rows and wrong here, the predictor is "
-    "fitted too closely.",
-    "wide": "Too wide: train with a calibration penalty (prerank fit, or CalibrationPenalty in "
-    "your own loss), and for longer if the training was cut short.",
-    "bias": "Bias: look for a change between the training rows and these (season, instrument, "
-    "units), and correct it or train again.",
-    "shape": "Shape of the margins: let the predictor have more of it (more mixture components, or "
-    "a transformed target), and train with a calibration penalty.",
-}
+_ADVICE = words_in("prerank.diagnosis", "words.toml")["advice"]
 
 
 @dataclass(frozen=True)
@@ -46,18 +35,24 @@ class Verdict:
     """What a reader may conclude.
 
     Attributes:
-        mood: whether that is good news.
+        status: `"good"`, `"bad"` or `"unclear"`.
         headline: the fault, or that none was found.
-        points: which pre-ranks fail, by how much and with what evidence; which pass.
+        points: which pre-ranks fail, by how much and with what evidence; which pass; the units.
         advice: what to try.
         failing: labels of the pre-ranks with evidence against them.
     """
 
-    mood: Mood
+    status: Status
     headline: str
     points: tuple[str, ...]
     advice: tuple[str, ...]
     failing: tuple[str, ...] = ()
+
+    @property
+    def mood(self) -> Status:
+        """Deprecated name of `status`."""
+        warnings.warn("Verdict.mood is deprecated: use status", DeprecationWarning, stacklevel=2)
+        return self.status
 
     def __str__(self) -> str:
         """All of it, as lines."""
@@ -71,22 +66,17 @@ def reach_verdict(
     n: int,
     remarks: Sequence[str] = (),
     tests: int | None = None,
+    units: str | None = None,
 ) -> Verdict:
-    """Name the fault.
-
-    A pre-rank fails where its corrected p-value is below .05 or, since one wrong component is
-    diluted in the mean over many, where that of a component, corrected over all components of all
-    pre-ranks and groups, is below .01. Where a target fails on its own, it says how; with wrong
-    margins no other pre-rank can tell whether the dependence is wrong too. Where none does and a
-    pre-rank that looks at several targets at once fails, it is. (The mean over the targets may fail
-    for either reason: how much it varies depends on how they vary together.)
+    """Decide what fails (see `prerank.calibration.decision.decide`), and say it.
 
     Args:
-        evidence: of each pre-rank.
+        evidence: on each pre-rank.
         n: number of rows.
         remarks: of the diagnosis, which become advice.
         tests: over how many p-values of pre-ranks the correction went, where these rows are one of
             several groups; those of `evidence` by default.
+        units: in which the targets were judged.
 
     Example:
         >>> from prerank.calibration import DeviationShape
@@ -96,185 +86,108 @@ def reach_verdict(
         >>> reach_verdict([Evidence("marginal", 0.08, 0.01, 0.0002, parts)], n=900).headline
         'Strongly miscalibrated: predictions too narrow in rain.'
     """
-    tested = [one for one in evidence if not math.isnan(one.p_holm)]
-    if tested and all(one.powerless for one in tested):
+    decision = decide(evidence, n=n, tests=tests)
+    advice: list[str] = []
+    if decision.fault is not None:
+        headline, points = _failing_verdict(decision, decision.fault, n)
+        advice = _advice(decision, decision.fault)
+    elif not math.isnan(decision.detectable):
+        headline, points = _passing_verdict(decision, n)
+    elif decision.tested:
         headline = "No verdict: samples and observations tie nearly everywhere."
-        return Verdict("unclear", headline, tuple(_notes(tested)), tuple(remarks))
-    if not tested:
+        points = _notes(decision.tested)
+    else:
         headline = "No verdict: there is no p-value for weighted samples, only the size of errors."
-        sizes = tuple(f"{one.label}: {_size(one)}." for one in evidence)
-        return Verdict("unclear", headline, sizes, tuple(remarks))
-    single = _single(tested, groups=(tests or len(evidence)) / len(evidence))
-    failing = [one for one in tested if one.p_holm < SIGNIFICANCE or one.label in single]
-    if not failing:
-        return _acquittal(tested, n, remarks, tests or len(tested))
-    fault, kinds, witnesses = _fault(tested, failing)
-    degree = _degree(max(one.excess for one in witnesses))
+        points = [f"{one.label}: {_size(one)}." for one in evidence]
+    points += [f"Units: {units}."] if units else []
+    labels = tuple(one.label for one in decision.failing)
+    return Verdict(decision.status, headline, tuple(points), (*advice, *remarks), labels)
+
+
+def _failing_verdict(decision: Decision, fault: Fault, n: int) -> tuple[str, list[str]]:
+    failing = sorted(decision.failing, key=lambda one: one.floor - one.pce)
     points = [
-        f"{one.label} fails: {_size(one)}, {_proof(one, single)}; {_words(one)}."
-        for one in sorted(failing, key=lambda one: one.floor - one.pce)
+        f"{one.label} fails: {_size(one)}, {_proof(one, decision)}; {_words(one)}."
+        for one in failing
     ]
-    points += _passed([one for one in tested if one not in failing], n)
-    advice = [_ADVICE[kind] for kind in kinds if kind in _ADVICE]
-    if "dependence" in kinds:
-        named = [one.label for one in witnesses]
-        advice.append(f"Dependence ({listed(named)}): {explanation_of(named[0]).repair}.")
-    elif "other" in kinds:
-        label = witnesses[0].label
-        advice.append(f"{label}: {explanation_of(label).repair}.")
-    elif len(failing) > 1:
-        advice.append(
-            "The other pre-ranks may fail because the margins do, or on their own: repair the "
-            "margins first, and look again."
-        )
-    headline = f"{degree} miscalibrated: {fault}."
-    if not any(one.p_holm < _STRONG or one.label in single for one in witnesses):
-        headline = f"Some evidence of miscalibration: {fault}."
-    labels = tuple(one.label for one in failing)
-    return Verdict("bad", headline, tuple(points), (*advice, *remarks), labels)
+    passing = [one for one in decision.tested if one not in decision.failing]
+    if passing:
+        labels = listed([one.label for one in passing])
+        points += [f"No evidence in {labels}, on {n:,} rows.", *_notes(passing)]
+    start = f"{_DEGREES[fault.degree]} miscalibrated"
+    if not fault.certain:
+        start = "Some evidence of miscalibration"
+    return f"{start}: {_fault_words(decision, fault)}.", points
 
 
-def _single(tested: Sequence[Evidence], *, groups: float) -> dict[str, tuple[str, float]]:
-    """The best component of each pre-rank with strong evidence of its own, and its p-value.
-
-    Corrected by Holm over all components here, and by Bonferroni over the groups: those of the
-    others are not known.
-    """
-    parts = [(one, part) for one in tested if len(one.parts) > 1 for part in one.parts]
-    corrected = holm([part.p_value for _, part in parts]) * groups if parts else ()
-    best: dict[str, tuple[str, float]] = {}
-    for (one, part), p in zip(parts, corrected, strict=True):
-        if p < min(_STRONG, best.get(one.label, ("", 1.0))[1]):
-            best[one.label] = part.name, float(p)
-    return best
-
-
-def _fault(
-    tested: Sequence[Evidence], failing: Sequence[Evidence]
-) -> tuple[str, list[str], list[Evidence]]:
-    """The fault in words, its kinds, and the pre-ranks that show it."""
-    margins = next((one for one in failing if one.kind == "marginal"), None)
-    if margins is not None and margins.wrong:
-        return *_marginal_fault(margins), [margins]
-    joint = [one for one in failing if _tells_of_dependence(one)]
-    if joint and any(one.kind == "marginal" for one in tested):
-        how = {
-            1: "they move together more than predicted",
-            -1: "they move together less than predicted",
-            0: "not together",
-        }
-        fault = "wrong dependence; no evidence against any target on its own, but "
-        if margins is not None:
-            fault = "wrong dependence, or a little wrong in every target; none stands out, but "
-        return fault + how[_together(joint)], ["dependence"], joint
-    if margins is not None:
-        fault = "a little wrong in every target, or in their dependence; none stands out"
-        return fault, ["shape"], [margins]
-    worst = max(failing, key=lambda one: one.excess)
-    return f"{worst.label} fails, {_words(worst)}", ["other"], [worst]
-
-
-def _tells_of_dependence(one: Evidence) -> bool:
-    """A shift of the mean over targets, say, is a bias and no matter of dependence."""
-    if one.kind not in _JOINT:
-        return False
-    shapes = [part.shape for part in one.wrong if part.shape is not None]
-    if one.kind in ("location", "average_rank", "pca"):
-        return any(shape.spread for shape in shapes)
-    return True
-
-
-def _marginal_fault(margins: Evidence) -> tuple[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    kinds: dict[str, None] = {}
-    for part in margins.wrong:
-        shape = part.shape
-        if shape is None:
-            continue
-        groups.setdefault(shape_words("marginal", shape), []).append(part.name)
-        found = {"bias": shape.shift != 0, "narrow": shape.spread > 0, "wide": shape.spread < 0}
-        kinds |= dict.fromkeys([kind for kind, holds in found.items() if holds] or ["shape"])
-    if len(margins.parts) == 1:
-        return next(iter(groups)), list(kinds)
-    everywhere = len(next(iter(groups.values()))) == len(margins.parts)
-    parts = [
-        f"{words} in {'every target' if everywhere else listed(names)}"
-        for words, names in groups.items()
-    ]
-    return "; ".join(parts), list(kinds)
-
-
-def _together(joint: Sequence[Evidence]) -> int:
-    """1 where targets move together more than predicted, -1 less, 0 where that is not clear."""
-    votes = set()
-    for one in joint:
-        for part in one.parts if one.kind in _TOGETHER else ():
-            shape = part.shape
-            if shape is not None and shape.outside:
-                # Targets that move together are close to each other: their variance is small.
-                spread = _TOGETHER[one.kind] == "spread"
-                votes.add(shape.spread if spread else -shape.shift)
-    votes.discard(0)
-    return votes.pop() if len(votes) == 1 else 0
-
-
-def _acquittal(tested: Sequence[Evidence], n: int, remarks: Sequence[str], tests: int) -> Verdict:
-    null = null_pce(n)
-    place = min(len(null) - 1, math.ceil((1 - SIGNIFICANCE / tests) * len(null)))
-    seen = float(null[place]) - pce_floor(n)
-    labels = listed([one.label for one in tested])
-    mood: Mood = "good" if seen < _BLUNT else "unclear"
+def _passing_verdict(decision: Decision, n: int) -> tuple[str, list[str]]:
     headline = f"No evidence of miscalibration on {n:,} rows."
-    if mood == "unclear":
+    if decision.status == "unclear":
         headline = f"Too few rows to tell: no evidence of miscalibration on {n:,} of them."
+    labels = listed([one.label for one in decision.tested])
     size = (
-        f"With so many rows, an error of {_number(seen)} above the floor shows about every second "
-        "time, and a smaller one less often."
+        f"With so many rows, an error of {decision.detectable:.3f} above the floor shows about "
+        "every second time, and a smaller one less often."
     )
-    return Verdict(mood, headline, (f"Looked at {labels}.", size, *_notes(tested)), tuple(remarks))
+    return headline, [f"Looked at {labels}.", size, *_notes(decision.tested)]
 
 
-def _passed(passing: Sequence[Evidence], n: int) -> list[str]:
-    if not passing:
-        return []
-    labels = listed([one.label for one in passing])
-    return [f"No evidence in {labels}, on {n:,} rows.", *_notes(passing)]
+def _fault_words(decision: Decision, fault: Fault) -> str:
+    first = fault.witnesses[0]
+    match fault.place:
+        case "margins":
+            return _part_words(first, everyone="every target")
+        case "all margins":
+            return "a little wrong in every target, or in their dependence; none stands out"
+        case "elsewhere":
+            return f"{first.label} fails, {_words(first)}"
+        case _:
+            words = "wrong dependence; no evidence against any target on its own, but "
+            if any(one.kind == "marginal" for one in decision.failing):
+                words = "wrong dependence, or a little wrong in every target; none stands out, but "
+            return words + _TOGETHER[fault.together]
 
 
-def _notes(found: Sequence[Evidence]) -> list[str]:
-    return [f"{one.label}: {one.note}." for one in found if one.note]
+def _advice(decision: Decision, fault: Fault) -> list[str]:
+    advice = [_ADVICE[kind] for kind in fault.kinds]
+    labels = [one.label for one in fault.witnesses]
+    if fault.place == "dependence":
+        advice.append(f"Dependence ({listed(labels)}): {explanation_of(labels[0]).repair}.")
+    elif fault.place == "elsewhere":
+        advice.append(f"{labels[0]}: {explanation_of(labels[0]).repair}.")
+    elif len(decision.failing) > 1:
+        advice.append(_ADVICE["margins_first"])
+    return advice
+
+
+def _notes(evidence: Sequence[Evidence]) -> list[str]:
+    return [f"{one.label}: {one.note}." for one in evidence if one.note]
+
+
+def _part_words(one: Evidence, everyone: str | None = None) -> str:
+    """How the components with evidence of their own deviate."""
+    meanings = [
+        (part.name, shape_words(one.label, part.shape))
+        for part in one.wrong
+        if part.shape is not None
+    ]
+    return grouped_names(meanings, total=len(one.parts), everyone=everyone)
 
 
 def _words(one: Evidence) -> str:
-    groups: dict[str, list[str]] = {}
-    for part in one.wrong:
-        if part.shape is not None:
-            groups.setdefault(shape_words(one.label, part.shape), []).append(part.name)
-    if not groups:
-        return "no single component stands out"
-    if len(one.parts) == 1:
-        return next(iter(groups))
-    return "; ".join(f"{words} in {listed(names)}" for words, names in groups.items())
+    return _part_words(one) or "no single component stands out"
 
 
-def _proof(one: Evidence, single: Mapping[str, tuple[str, float]]) -> str:
+def _proof(one: Evidence, decision: Decision) -> str:
     """The corrected p-value, and that of a component where this one does not tell alone."""
     if one.p_holm < SIGNIFICANCE:
         return f"corrected {_p(one.p_holm)}"
-    name, p = single[one.label]
+    name, p = decision.components[one.label]
     return f"corrected {_p(one.p_holm)} for the mean of its components, but {_p(p)} for {name}"
 
 
 def _size(one: Evidence) -> str:
-    return f"error {_number(one.pce)}, where a perfect predictor has {_number(one.floor)}"
-
-
-def _degree(excess: float) -> str:
-    return "Slightly" if excess < _SMALL else "Moderately" if excess < _LARGE else "Strongly"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}"
+    return f"error {one.pce:.3f}, where a perfect predictor has {one.floor:.3f}"
 
 
 def _p(value: float) -> str:

@@ -4,6 +4,7 @@ from prerank.distributions.affine import affine
 from prerank.distributions.draws import Draws, draw, draw_differentiable
 from prerank.distributions.ensemble import Ensemble
 from prerank.distributions.mixture import GaussianMixture
+from prerank.distributions.noise import RunNoise
 from prerank.distributions.relaxed import RelaxedMixture
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Ensemble",
     "GaussianMixture",
     "RelaxedMixture",
+    "RunNoise",
     "affine",
     "draw",
     "draw_differentiable",

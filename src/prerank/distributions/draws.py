@@ -31,11 +31,7 @@ class Draws(NamedTuple):
 
 
 def draw(
-    dist: Distribution,
-    n_samples: int,
-    *,
-    generator: Noise | int = None,
-    gradient: bool = False,
+    dist: Distribution, n_samples: int, *, generator: Noise | int = None, gradient: bool = False
 ) -> Draws:
     """Draw independent samples of the exact law.
 

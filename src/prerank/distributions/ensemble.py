@@ -55,14 +55,14 @@ class Ensemble(Distribution):
 
     def expand(self, batch_shape: Shape, _instance: Any = None) -> "Ensemble":
         """Return the same ensemble with batch axes broadcast to `batch_shape`."""
-        size, dim = self.samples.shape[0], self.samples.shape[-1]
         lead = (1,) * (len(batch_shape) - len(self.batch_shape))
-        samples = self.samples.reshape(size, *lead, *self.samples.shape[1:])
-        samples = samples.expand(size, *batch_shape, dim)
-        if self.weights is None:
-            return Ensemble(samples)
-        weights = self.weights.reshape(size, *lead, *self.weights.shape[1:])
-        return Ensemble(samples, weights.expand(size, *batch_shape))
+
+        def widened(tensor: Tensor, *event: int) -> Tensor:
+            rows = tensor.reshape(len(tensor), *lead, *tensor.shape[1:])
+            return rows.expand(len(tensor), *batch_shape, *event)
+
+        weights = None if self.weights is None else widened(self.weights)
+        return Ensemble(widened(self.samples, *self.event_shape), weights)
 
     @property
     def mean(self) -> Tensor:
@@ -81,10 +81,7 @@ class Ensemble(Distribution):
         return self._average_outer(centred)
 
     def sample(
-        self,
-        sample_shape: Shape = (),
-        *,
-        generator: torch.Generator | int | None = None,
+        self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
     ) -> Tensor:
         """Draw members with replacement: `(*sample_shape, *batch_shape, D)`."""
         source = as_generator(generator, f"sample {tuple(sample_shape)}")

@@ -8,21 +8,12 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal, constraints
 
-from prerank.distributions.gaussians import mixture_log_density
-from prerank.distributions.implicit import attach_implicit_gradient
+from prerank.distributions.densities import mixture_log_density
 from prerank.distributions.noise import standard_normal, standard_uniform
-from prerank.distributions.parameters import check_mixture
-from prerank.distributions.placement import place_columns
-from prerank.errors import InputError, ShapeError
-from prerank.inputs import (
-    Shape,
-    as_count,
-    as_generator,
-    as_tensor,
-    check_finite,
-    check_same_device,
-)
-from prerank.numerics.norms import row_norms
+from prerank.distributions.parameters import check_allocation, check_mixture, check_value
+from prerank.distributions.reparameterisation import attach_implicit_gradient, place_columns
+from prerank.inputs import Shape, as_count, as_generator
+from prerank.numerics.matrices import row_norms
 
 __all__ = ["GaussianMixture"]
 
@@ -37,7 +28,7 @@ class GaussianMixture(Distribution):
 
     - `sample`: no gradient.
     - `rsample`: gradients to logits, locations and factors by implicit reparameterisation
-      (`prerank.distributions.implicit` has the derivation).
+      (`prerank.distributions.reparameterisation` has the derivation).
     - `stratified_rsample`: draws spread evenly over the components, with weights that carry
       the gradient of the logits. Less noise than `rsample` for averages over many draws.
 
@@ -66,12 +57,7 @@ class GaussianMixture(Distribution):
     has_rsample = True
 
     def __init__(
-        self,
-        logits: Tensor,
-        loc: Tensor,
-        scale_tril: Tensor,
-        *,
-        validate_args: bool | None = None,
+        self, logits: Tensor, loc: Tensor, scale_tril: Tensor, *, validate_args: bool | None = None
     ) -> None:
         checked = validate_args is not False
         if checked:
@@ -87,14 +73,8 @@ class GaussianMixture(Distribution):
 
     def expand(self, batch_shape: Shape, _instance: Any = None) -> "GaussianMixture":
         """Return the same mixture with batch axes broadcast to `batch_shape`."""
-        batch = torch.Size(batch_shape)
-        components, dim = self.loc.shape[-2:]
-        expanded = GaussianMixture(
-            self.logits.expand(*batch, components),
-            self.loc.expand(*batch, components, dim),
-            self.scale_tril.expand(*batch, components, dim, dim),
-            validate_args=False,
-        )
+        logits = self.logits.expand(*batch_shape, self.logits.shape[-1])  # the others follow
+        expanded = GaussianMixture(logits, self.loc, self.scale_tril, validate_args=False)
         expanded._validate_args = self._validate_args
         return expanded
 
@@ -127,7 +107,7 @@ class GaussianMixture(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at `(*sample_shape, *batch_shape, D)`."""
         if self._validate_args:
-            value = self._check_value(value)
+            value = check_value(value, self)
         columns, sample_shape = self._columns(value)
         density = mixture_log_density(self.logits, self.loc, self.scale_tril, columns)
         return density.movedim(-1, 0).reshape(sample_shape + density.shape[:-1])
@@ -140,10 +120,7 @@ class GaussianMixture(Distribution):
         return points.movedim(0, -1), sample_shape
 
     def sample(
-        self,
-        sample_shape: Shape = (),
-        *,
-        generator: torch.Generator | int | None = None,
+        self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
     ) -> Tensor:
         """Draw from the mixture, without gradients: `(*sample_shape, *batch_shape, D)`."""
         source = as_generator(generator, f"sample {tuple(sample_shape)}")
@@ -154,10 +131,7 @@ class GaussianMixture(Distribution):
             return self.place(self.locate(uniform), normal)
 
     def rsample(
-        self,
-        sample_shape: Shape = (),
-        *,
-        generator: torch.Generator | int | None = None,
+        self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
     ) -> Tensor:
         """Draw from the mixture with first-order gradients to all parameters.
 
@@ -220,7 +194,7 @@ class GaussianMixture(Distribution):
         """
         share = self.probs.detach() if allocation is None else allocation
         if allocation is not None and self._validate_args:
-            share = self._check_allocation(share)
+            share = check_allocation(share, self.probs)
         n = normal.shape[0]
         steps = torch.arange(n, dtype=self.loc.dtype, device=self.loc.device)
         turned = (steps + (n * start.unsqueeze(-1)).floor()).remainder(n)
@@ -286,34 +260,3 @@ class GaussianMixture(Distribution):
             Normal(loc, row_norms(scale), validate_args=False),
             validate_args=False,
         )
-
-    def _check_allocation(self, allocation: Tensor) -> Tensor:
-        share = as_tensor(allocation, "allocation")
-        if share.dim() == 0 or share.shape[-1] != self.logits.shape[-1]:
-            raise ShapeError(
-                f"allocation has shape {tuple(share.shape)}, but there are "
-                f"{self.logits.shape[-1]} components"
-            )
-        missed = (share <= 0) & (self.probs > 0)
-        if bool((share < 0).any() | missed.any() | ((share.sum(-1) - 1).abs() > 1e-3).any()):
-            raise InputError(
-                "allocation must sum to one over the components and be positive wherever the "
-                "mixture has weight"
-            )
-        return share
-
-    def _check_value(self, value: Tensor) -> Tensor:
-        value = as_tensor(value, "value")
-        misfit = ShapeError(
-            f"value has shape {tuple(value.shape)}, but event_shape is "
-            f"{tuple(self.event_shape)} and batch_shape {tuple(self.batch_shape)}"
-        )
-        if value.dim() == 0 or value.shape[-1] != self.event_shape[0]:
-            raise misfit
-        try:
-            torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
-        except RuntimeError as error:
-            raise misfit from error
-        check_same_device(self.loc, value, ("the distribution", "value"))
-        check_finite(value, "value")
-        return value

@@ -93,10 +93,10 @@ class RunNoise:
         uniform = self._uniforms(2 * half, kind)
         radius = uniform[:, :half].log().mul_(-2).sqrt_()
         angle = uniform[:, half:].mul_(2 * math.pi)
-        found = torch.empty_like(uniform)
-        torch.mul(radius, angle.cos(), out=found[:, :half])
-        torch.mul(radius, angle.sin(), out=found[:, half:])
-        return found[:, :count]
+        normals = torch.empty_like(uniform)
+        torch.mul(radius, angle.cos(), out=normals[:, :half])
+        torch.mul(radius, angle.sin(), out=normals[:, half:])
+        return normals[:, :count]
 
     def _uniforms(self, count: int, kind: torch.dtype) -> Tensor:
         key = self._key()[:, np.newaxis]  # (M, 1)
@@ -121,28 +121,28 @@ def row_normal(
     n: int, batch: torch.Size, tail: tuple[int, ...], *, like: Tensor, noise: Noise
 ) -> Tensor:
     """Standard normals `(n, *stack, N, *tail)`, broadcastable over the stack of `batch`."""
-    shape = (batch[-1], *tail, n)
-    if isinstance(noise, RunNoise):
-        _check_stack(noise, batch)
-        values = noise.normal(shape, like.dtype).reshape(*batch, *tail, n)
-    else:
-        stack = [1] * (len(batch) - 1)
-        values = standard_normal((*stack, *shape), like=like, generator=noise)
-    return values.movedim(-1, 0)
+    return _by_row(n, batch, tail, like, noise, normal=True)
 
 
 def row_uniform(
     n: int, batch: torch.Size, tail: tuple[int, ...] = (), *, like: Tensor, noise: Noise
 ) -> Tensor:
     """Uniforms on [0, 1), laid out as by `row_normal`."""
+    return _by_row(n, batch, tail, like, noise, normal=False)
+
+
+def _by_row(
+    n: int, batch: torch.Size, tail: tuple[int, ...], like: Tensor, noise: Noise, *, normal: bool
+) -> Tensor:
     shape = (batch[-1], *tail, n)
-    if isinstance(noise, RunNoise):
-        _check_stack(noise, batch)
-        values = noise.uniform(shape, like.dtype).reshape(*batch, *tail, n)
-    else:
-        stack = [1] * (len(batch) - 1)
-        values = standard_uniform((*stack, *shape), like=like, generator=noise)
-    return values.movedim(-1, 0)
+    if not isinstance(noise, RunNoise):
+        draw, stack = standard_normal if normal else standard_uniform, [1] * (len(batch) - 1)
+        return draw((*stack, *shape), like=like, generator=noise).movedim(-1, 0)
+    runs = len(noise.seeds)
+    if batch[:-1].numel() != runs:
+        raise ShapeError(f"noise for {runs} runs does not fit batch_shape {tuple(batch)}")
+    values = noise.normal(shape, like.dtype) if normal else noise.uniform(shape, like.dtype)
+    return values.reshape(*batch, *tail, n).movedim(-1, 0)
 
 
 def standard_normal(
@@ -159,12 +159,6 @@ def standard_uniform(
     """Draw independent uniforms on [0, 1) on the generator's device, then move them."""
     device = like.device if generator is None else generator.device
     return torch.rand(shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
-
-
-def _check_stack(noise: RunNoise, batch: torch.Size) -> None:
-    runs = len(noise.seeds)
-    if batch[:-1].numel() != runs:
-        raise ShapeError(f"noise for {runs} runs does not fit batch_shape {tuple(batch)}")
 
 
 def _hash64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:

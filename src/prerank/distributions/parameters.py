@@ -1,12 +1,13 @@
-"""Valid parameters of a mixture."""
+"""Checks of the parameters of a mixture, and of what its methods are given."""
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from prerank.errors import InputError, ShapeError
-from prerank.inputs import as_tensor, check_finite, check_same_device
+from prerank.inputs import as_tensor, check_finite, check_same_device, parameter_of
 
-__all__ = ["check_mixture"]
+__all__ = ["check_allocation", "check_mixture", "check_value"]
 
 
 def check_mixture(logits: Tensor, loc: Tensor, scale_tril: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,3 +55,39 @@ def check_mixture(logits: Tensor, loc: Tensor, scale_tril: Tensor) -> tuple[Tens
         )
     dtype = torch.promote_types(torch.promote_types(logits.dtype, loc.dtype), scale_tril.dtype)
     return logits.to(dtype), loc.to(dtype), scale_tril.to(dtype)
+
+
+def check_allocation(allocation: Tensor, probs: Tensor) -> Tensor:
+    """Check shares of draws `(..., K)` for components with weights `probs`."""
+    share = as_tensor(allocation, "allocation")
+    if share.dim() == 0 or share.shape[-1] != probs.shape[-1]:
+        raise ShapeError(
+            f"allocation has shape {tuple(share.shape)}, but there are {probs.shape[-1]} components"
+        )
+    missed = (share <= 0) & (probs > 0)
+    if bool((share < 0).any() | missed.any() | ((share.sum(-1) - 1).abs() > 1e-3).any()):
+        raise InputError(
+            "allocation must sum to one over the components and be positive wherever the mixture "
+            "has weight"
+        )
+    return share
+
+
+def check_value(value: Tensor, dist: Distribution) -> Tensor:
+    """Check points `(*sample_shape, *batch_shape, D)` at which a density is wanted."""
+    value = as_tensor(value, "value")
+    mismatch = ShapeError(
+        f"value has shape {tuple(value.shape)}, but event_shape is {tuple(dist.event_shape)} and "
+        f"batch_shape {tuple(dist.batch_shape)}"
+    )
+    if value.dim() == 0 or value.shape[-1] != dist.event_shape[0]:
+        raise mismatch
+    try:
+        torch.broadcast_shapes(value.shape[:-1], dist.batch_shape)
+    except RuntimeError as error:
+        raise mismatch from error
+    parameter = parameter_of(dist)
+    if parameter is not None:
+        check_same_device(parameter, value, ("the distribution", "value"))
+    check_finite(value, "value")
+    return value

@@ -57,10 +57,7 @@ class RelaxedMixture(Distribution):
         return RelaxedMixture(self.mixture.expand(batch_shape), self.temperature)
 
     def rsample(
-        self,
-        sample_shape: Shape = (),
-        *,
-        generator: torch.Generator | int | None = None,
+        self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
     ) -> Tensor:
         """Draw blends, with gradients to all parameters."""
         source = as_generator(generator, f"sample {tuple(sample_shape)}")
@@ -84,10 +81,7 @@ class RelaxedMixture(Distribution):
         return (factors @ columns + mixture.loc.mT @ blend).movedim(-1, 0)
 
     def sample(
-        self,
-        sample_shape: Shape = (),
-        *,
-        generator: torch.Generator | int | None = None,
+        self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
     ) -> Tensor:
         """Draw blends without gradients."""
         with torch.no_grad():

@@ -1,5 +1,9 @@
 """scikit-learn estimators: they wire the parts together and compute nothing of their own."""
 
-from prerank.estimators.regressors import FlowRegressor, MixtureRegressor, load_model
+from prerank.extras import needed_by
 
-__all__ = ["FlowRegressor", "MixtureRegressor", "load_model"]
+with needed_by("prerank.estimators"):
+    from prerank.estimators.base import JointRegressor
+    from prerank.estimators.regressors import FlowRegressor, MixtureRegressor, load_model
+
+__all__ = ["FlowRegressor", "JointRegressor", "MixtureRegressor", "load_model"]

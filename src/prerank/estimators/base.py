@@ -36,6 +36,7 @@ __all__ = ["JointRegressor"]
 Predicted = GaussianMixture | FlowDistribution
 
 _SELECTION_SPLITS = 3
+_UNITS = "standard deviations of the training targets"
 _MIN_STEPS = 10
 _TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose accuracy
 
@@ -167,7 +168,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         import pandas as pd
 
         named = pd.DataFrame(observed.numpy(), columns=list(self.target_names_))
-        return diagnose(dist, named, **{"generator": 0, **options})
+        return diagnose(dist, named, **{"units": _UNITS, **options})
 
     def without_penalty(self) -> Self:
         """The model as it was before the penalty came in, to see what that has changed.

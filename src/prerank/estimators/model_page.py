@@ -9,8 +9,8 @@ from prerank.diagnosis import Diagnosis
 from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.estimators.base import JointRegressor
 from prerank.report import CornerDisplay
-from prerank.report.captions import joined_names
 from prerank.report.html import Page
+from prerank.report.wording import joined_names
 from prerank.scores import energy_score
 
 if TYPE_CHECKING:

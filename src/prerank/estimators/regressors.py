@@ -12,7 +12,7 @@ from torch import Tensor
 
 from prerank import defaults
 from prerank.distributions import GaussianMixture
-from prerank.distributions.quantiles import mixture_quantiles
+from prerank.distributions.densities import mixture_quantiles
 from prerank.estimators.base import JointRegressor
 from prerank.estimators.persistence import read_model
 from prerank.models import FlowDistribution, FlowNetwork, MixtureNetwork

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, Normal, Transform, constraints
 
 from prerank import defaults
-from prerank.adapters.libraries import library
 from prerank.errors import InputError
+from prerank.extras import library
 from prerank.inputs import as_count
 from prerank.models.base import ModuleNetwork
 from prerank.models.flow_distribution import FlowDistribution
@@ -69,7 +69,7 @@ class FlowNetwork(ModuleNetwork):
             as_count(width, "hidden", minimum=1)
         if not 0 < self.scale_floor < 1:
             raise InputError(f"scale_floor must lie between 0 and 1, got {self.scale_floor}")
-        library("zuko.transforms", extra="flows")
+        library("zuko.transforms", "a flow")
         self._build = self._flow  # called when it is needed, and not to know how large it is
 
     @property
@@ -187,4 +187,4 @@ class _Triangular(Transform):
 @cache
 def _zuko(part: str) -> Any:
     """A module of zuko; every map of every step asks for one."""
-    return library(f"zuko.{part}", extra="flows")
+    return library(f"zuko.{part}", "a flow")

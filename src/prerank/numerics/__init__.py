@@ -1,10 +1,7 @@
 """Arithmetic that knows nothing of distributions: small matrices, blocks of rows, gradients."""
 
-from prerank.numerics.blocks import join, row_blocks
-from prerank.numerics.eigen import symmetric_eigen
-from prerank.numerics.functions import QuickFunction
-from prerank.numerics.norms import pair_distances, row_norms
-from prerank.numerics.triangular import triangular_inverse
+from prerank.numerics.matrices import pair_distances, row_norms, symmetric_eigen, triangular_inverse
+from prerank.numerics.operations import QuickFunction, join, row_blocks
 
 __all__ = [
     "QuickFunction",

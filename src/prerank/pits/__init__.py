@@ -6,12 +6,13 @@ from torch.distributions import Distribution
 
 from prerank.pits.closed_forms import ProjectedCDF, closed_form, register_closed_form
 from prerank.pits.ranks import ProjectedPIT, project_pits, rank_pit
-from prerank.pits.smooth import Widths, smooth_pit, smooth_pits, smoothing_widths
+from prerank.pits.smooth import SmoothPIT, Widths, smooth_pit, smooth_pits, smoothing_widths
 from prerank.preranks import PreRankLike, parse
 
 __all__ = [
     "ProjectedCDF",
     "ProjectedPIT",
+    "SmoothPIT",
     "Widths",
     "closed_form",
     "pit",

@@ -14,7 +14,7 @@ from torch.distributions import (
 )
 
 from prerank.distributions import GaussianMixture
-from prerank.numerics.norms import row_norms
+from prerank.numerics.matrices import row_norms
 from prerank.preranks import Linear, Marginal, PreRank
 
 __all__ = ["ProjectedCDF", "closed_form", "register_closed_form"]

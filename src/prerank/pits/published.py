@@ -15,7 +15,7 @@ from prerank.distributions import Draws, GaussianMixture, RelaxedMixture, draw_d
 from prerank.distributions.noise import Noise, as_noise, row_normal, row_uniform
 from prerank.errors import NotApplicableError
 from prerank.inputs import check_distribution, check_observations
-from prerank.numerics.eigen import symmetric_eigen
+from prerank.numerics.matrices import symmetric_eigen
 from prerank.pits.smooth import SmoothPIT
 from prerank.preranks import PCA, Copula, Dependency, PreRank
 

@@ -1,5 +1,6 @@
 """Exact PITs for evaluation: closed forms, or exchangeable randomised ranks."""
 
+import warnings
 from dataclasses import dataclass, replace
 
 import torch
@@ -36,7 +37,7 @@ class ProjectedPIT:
         z: `(*batch_shape, J)`.
         method: `"closed form"`, `"ranks"` or `"weighted ranks"`.
         ties: fraction of the samples that tie with the observation, mean over rows: `(..., J)`.
-        stand_ins: `(R, *batch_shape, J)`, PITs of other points of each row's pool. Where the
+        null_pits: `(R, *batch_shape, J)`, PITs of other points of each row's pool. Where the
             predictor is right they are exchangeable with z, jointly over the components. None
             unless asked for, and for weighted samples.
     """
@@ -45,7 +46,13 @@ class ProjectedPIT:
     z: Tensor
     method: str
     ties: Tensor
-    stand_ins: Tensor | None = None
+    null_pits: Tensor | None = None
+
+    @property
+    def stand_ins(self) -> Tensor | None:
+        """Former name of `null_pits`."""
+        _warn_of_old_name("stand_ins", "null_pits")
+        return self.null_pits
 
 
 def rank_pit(
@@ -86,7 +93,8 @@ def project_pits(
     n_samples: int = 100,
     generator: torch.Generator | int | None = None,
     closed_forms: bool = True,
-    with_stand_ins: bool = False,
+    with_null_pits: bool = False,
+    with_stand_ins: bool | None = None,
 ) -> list[ProjectedPIT]:
     """Compute the PITs of several pre-ranks from one set of draws.
 
@@ -98,9 +106,13 @@ def project_pits(
             its members.
         generator: source of draws and of the randomisation of ties.
         closed_forms: False ranks samples even where the projected law is known.
-        with_stand_ins: also return the PITs of the other points of each pool, where a pre-rank
+        with_null_pits: also return the PITs of the other points of each pool, where a pre-rank
             has several components.
+        with_stand_ins: former name of `with_null_pits`.
     """
+    if with_stand_ins is not None:
+        _warn_of_old_name("with_stand_ins", "with_null_pits")
+        with_null_pits = with_stand_ins
     check_distribution(dist)
     dtype = None
     if isinstance(dist, Ensemble):
@@ -112,22 +124,26 @@ def project_pits(
         for prerank in preranks:
             prerank.check(dist)
         exact = [closed_form(dist, p) if closed_forms else None for p in preranks]
-        needed = with_stand_ins or any(cdf is None for cdf in exact)
+        needed = with_null_pits or any(cdf is None for cdf in exact)
         draws = draw(dist, n_samples, generator=source) if needed else None
         results = []
         for prerank, cdf in zip(preranks, exact, strict=True):
             if cdf is not None:
                 z = cdf(observed)
-                wanted = with_stand_ins and z.shape[-1] > 1
-                stand_ins = _in_blocks(cdf, draws.points) if wanted and draws else None
+                wanted = with_null_pits and z.shape[-1] > 1
+                null_pits = _in_blocks(cdf, draws.points) if wanted and draws else None
                 ties = torch.zeros_like(z[..., 0, :])
-                result = ProjectedPIT(prerank, z, "closed form", ties, stand_ins)
+                result = ProjectedPIT(prerank, z, "closed form", ties, null_pits)
             elif draws is not None:
-                result = _by_ranks(dist, observed, prerank, draws, source, with_stand_ins)
+                result = _by_ranks(dist, observed, prerank, draws, source, with_null_pits)
             if bool(result.z.isnan().any()):
                 raise InputError(f"pre-rank {prerank.label!r} returned NaN for some rows")
             results.append(result if dtype is None else replace(result, z=result.z.to(dtype)))
         return results
+
+
+def _warn_of_old_name(old: str, new: str) -> None:
+    warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=3)
 
 
 def _by_ranks(
@@ -136,14 +152,14 @@ def _by_ranks(
     prerank: PreRank,
     draws: Draws,
     generator: torch.Generator | None,
-    with_stand_ins: bool,
+    with_null_pits: bool,
 ) -> ProjectedPIT:
     pool, weights = make_pool(observed, draws)
     values = prerank.project(pool, dist, weights)  # (S + 1, *batch, J)
     if bool(values.isnan().any()):
         raise InputError(f"pre-rank {prerank.label!r} returned NaN for some points")
     ties = (values[1:] == values[0]).to(pool.dtype).mean((0, -2))
-    several = with_stand_ins and values.shape[-1] > 1 and draws.weights is None
+    several = with_null_pits and values.shape[-1] > 1 and draws.weights is None
     members = values.shape[0] if several else 1
     stack = [1] * (observed.dim() - 2)
     uniform = standard_uniform(

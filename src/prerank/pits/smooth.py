@@ -1,6 +1,7 @@
 """Differentiable PITs for training."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -17,9 +18,9 @@ from prerank.inputs import (
     check_observations,
     full_precision,
 )
+from prerank.numerics.comparisons import sample_spread, smooth_rank
 from prerank.pits.closed_forms import closed_form
 from prerank.pits.ranks import make_pool
-from prerank.pits.smooth_ranks import sample_spread, smooth_rank
 from prerank.preranks import PCA, PreRank, PreRankLike, Projection, parse
 from prerank.preranks.base import Reference
 
@@ -150,13 +151,10 @@ def smooth_pits(
     observed = _checked(dist, y, terms, tau)
     as_count(n_samples, "n_samples", minimum=2)
     source = as_noise(generator)
-    kept = draws
 
+    @cache
     def drawn() -> Draws:
-        nonlocal kept
-        if kept is None:
-            kept = draw_differentiable(dist, n_samples, generator=source)
-        return kept
+        return draws or draw_differentiable(dist, n_samples, generator=source)
 
     parts = []
     with full_precision():
@@ -202,9 +200,9 @@ def _resolved(
     """A pre-rank with a given number of components, and their weights where they are unequal."""
     if not (isinstance(term, PCA) and isinstance(term.components, float)):
         return term, None
-    found = term.decompose(dist) or term.decompose(dist, *make_pool(observed, drawn()))
-    assert found is not None  # there is a pool
-    values, vectors = found
+    decomposition = term.decompose(dist) or term.decompose(dist, *make_pool(observed, drawn()))
+    assert decomposition is not None  # there is a pool
+    values, vectors = decomposition
     return Projection(vectors), term.shares(values)
 
 

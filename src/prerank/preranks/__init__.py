@@ -1,6 +1,6 @@
 """Pre-rank functions: from multivariate points to the numbers that are ranked."""
 
-from prerank.preranks.base import Custom, Linear, PreRank
+from prerank.preranks.base import Custom, Linear, PreRank, Reference
 from prerank.preranks.linear import PCA, Location, Marginal, Projection
 from prerank.preranks.parsing import CLASSIC, PAPER, PreRankLike, parse
 from prerank.preranks.pointwise import HDR, Dependency, Scale, ThresholdExceedance
@@ -30,6 +30,7 @@ __all__ = [
     "PreRank",
     "PreRankLike",
     "Projection",
+    "Reference",
     "Scale",
     "ThresholdExceedance",
     "parse",

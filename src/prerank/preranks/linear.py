@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from prerank.distributions import Ensemble, GaussianMixture
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import as_tensor, check_finite, parameter_of
-from prerank.numerics.eigen import symmetric_eigen
+from prerank.numerics.matrices import symmetric_eigen
 from prerank.preranks.base import Linear
 
 __all__ = ["PCA", "Location", "Marginal", "Projection"]
@@ -162,8 +162,11 @@ class PCA(Linear):
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
     ) -> Tensor | None:
         """Return the oriented eigenvectors as rows, `(*batch_shape, J, D)`."""
-        found = self.decompose(dist, pool, weights)
-        return None if found is None else found[1][..., : self.count(found[0]), :]
+        decomposition = self.decompose(dist, pool, weights)
+        if decomposition is None:
+            return None
+        values, vectors = decomposition
+        return vectors[..., : self.count(values), :]
 
     def decompose(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None

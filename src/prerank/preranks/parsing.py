@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
@@ -25,15 +26,7 @@ OneTerm = str | PreRank | Callable[[Tensor], Tensor]
 PreRankLike = OneTerm | Sequence[OneTerm]
 """What `parse` reads: text, a pre-rank, a function of the points, or a list of these."""
 
-PAPER: tuple[PreRank, ...] = (
-    Marginal(),
-    Location(),
-    Scale(),
-    Dependency(),
-    PCA(),
-    HDR(),
-    Copula(),
-)
+PAPER: tuple[PreRank, ...] = (Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula())
 """Those of the paper, which `prerank.diagnose` looks at by default."""
 
 CLASSIC: tuple[PreRank, ...] = (MultivariateRank(), AverageRank(), BandDepth(), EnergyScoreRank())
@@ -108,11 +101,7 @@ def _term(text: str, whole: str) -> PreRank:
 
 
 def _number(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError as error:
-        raise InputError(f"{text!r} is not a number") from error
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    raise InputError(f"{text!r} is not a number")

@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.distributions import Ensemble
-from prerank.distributions.density import in_support, log_density
+from prerank.distributions.densities import in_support, log_density
 from prerank.errors import InputError, NotApplicableError
-from prerank.numerics.blocks import join
-from prerank.numerics.functions import QuickFunction
+from prerank.numerics.operations import QuickFunction, join
 from prerank.preranks.base import PreRank, Reference, require_dim
 
 __all__ = ["HDR", "Dependency", "Scale", "ThresholdExceedance"]
@@ -210,11 +209,11 @@ class _Variogram(torch.autograd.Function):
         if torch.is_grad_enabled():  # a graph has to lead to the points
             ratio, variance, centred, steps = _ratio(points, lag)
         scale = torch.where(variance == 0, 0, -gradient / variance)
-        found = centred * (2 / dim * ratio)
+        slope = centred * (2 / dim * ratio)
         steps = steps / (dim - lag)
-        found[..., lag:] += steps
-        found[..., :-lag] -= steps
-        return found * scale, None
+        slope[..., lag:] += steps
+        slope[..., :-lag] -= steps
+        return slope * scale, None
 
 
 def _ratio(points: Tensor, lag: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.utils.checkpoint import checkpoint
 
-from prerank.numerics.norms import pair_distances
+from prerank.numerics.comparisons import soft_dominance
+from prerank.numerics.matrices import pair_distances
 from prerank.preranks.base import PreRank, Reference
-from prerank.preranks.dominance import soft_dominance
 
 __all__ = ["AverageRank", "BandDepth", "Copula", "EnergyScoreRank", "MultivariateRank"]
 
@@ -147,8 +147,8 @@ def _by_rows(
     rows = max(1, _CHUNK_BYTES // (size * size * dim * pool.element_size()))
     parts = points.split(rows)
     shares = [None] * len(parts) if weights is None else weights.reshape(size, -1).mT.split(rows)
-    found = [function(part, share) for part, share in zip(parts, shares, strict=True)]
-    return torch.cat(found).movedim(0, 1).reshape(size, *batch, -1)
+    values = [function(part, share) for part, share in zip(parts, shares, strict=True)]
+    return torch.cat(values).movedim(0, 1).reshape(size, *batch, -1)
 
 
 def _against(
@@ -162,8 +162,8 @@ def _against(
     if needed <= _TRAINING_BYTES:
         return function(points, reference, weights)
     parts = points.split(max(1, points.shape[0] * _TRAINING_BYTES // needed))
-    found = [checkpoint(function, part, reference, weights, use_reentrant=False) for part in parts]
-    return torch.cat(found)
+    values = [checkpoint(function, part, reference, weights, use_reentrant=False) for part in parts]
+    return torch.cat(values)
 
 
 def _distance(points: Tensor, reference: Tensor, weights: Tensor | None) -> Tensor:

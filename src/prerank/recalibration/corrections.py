@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from prerank.inputs import as_generator
-from prerank.recalibration.piecewise import extend, interpolate
 
-__all__ = ["Correction", "fit_correction"]
+__all__ = ["Correction", "extend", "fit_correction", "interpolate"]
 
 _KNOTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 _FOLDS = 10
@@ -125,3 +124,57 @@ def _through_quantiles(w: Tensor, knots: int, steepest: float) -> Correction:
     slopes = target.diff() / at.diff() if len(at) > 1 else torch.ones_like(at)
     low, high = slopes.clamp_max(steepest)[[0, -1]]
     return Correction(*extend(at, target, low, high))
+
+
+def interpolate(
+    x: Tensor, nodes: Tensor, values: Tensor, *, right: bool = True
+) -> tuple[Tensor, Tensor]:
+    r"""Evaluate piecewise linear functions and their slopes.
+
+    .. math:: v(x) = v_l + \frac{v_{l+1} - v_l}{x_{l+1} - x_l} (x - x_l),
+              \qquad x_l \le x < x_{l+1},
+
+    continued beyond the outer nodes with the outer slopes.
+
+    Args:
+        x: `(..., *rows)`.
+        nodes: ascending, `(*rows, L)` or `(L,)`.
+        values: `(*rows, L)` or `(L,)`.
+        right: where several nodes coincide with x, take the last of them, else the first.
+
+    Returns:
+        Values and slopes, `(..., *rows)`.
+
+    Example:
+        >>> nodes = torch.tensor([[0.0, 1.0, 2.0]])
+        >>> interpolate(torch.tensor([1.5]), nodes, nodes.square())
+        (tensor([2.5000]), tensor([3.]))
+    """
+    size = max(nodes.dim(), values.dim()) - 1
+    lead, rows = x.shape[: x.dim() - size], x.shape[x.dim() - size :]
+    at = x.reshape(-1, *rows).movedim(0, -1).contiguous()  # (*rows, S)
+    nodes = nodes.expand(*rows, -1).contiguous()
+    values = values.expand(*rows, -1)
+    index = torch.searchsorted(nodes, at, right=right).clamp(1, nodes.shape[-1] - 1)
+    left, start = nodes.gather(-1, index - 1), values.gather(-1, index - 1)
+    gap = (nodes.gather(-1, index) - left).clamp_min(torch.finfo(nodes.dtype).tiny)
+    slope = (values.gather(-1, index) - start) / gap
+    value = start + slope * (at - left)
+    shape = (*lead, *rows)
+    return value.movedim(-1, 0).reshape(shape), slope.movedim(-1, 0).reshape(shape)
+
+
+def extend(
+    nodes: Tensor, values: Tensor, low: Tensor | float, high: Tensor | float
+) -> tuple[Tensor, Tensor]:
+    """Add a node on either side, so that the function goes on with given slopes.
+
+    Args:
+        nodes: `(..., L)`.
+        values: `(..., L)`.
+        low: slope below the first node, `(..., 1)`.
+        high: slope above the last, `(..., 1)`.
+    """
+    first, last = nodes[..., :1], nodes[..., -1:]
+    below, above = values[..., :1] - low, values[..., -1:] + high
+    return (torch.cat([first - 1, nodes, last + 1], -1), torch.cat([below, values, above], -1))

@@ -138,7 +138,7 @@ class HDRRecalibrated(Distribution):
             sizes = sizes.clamp_min(1e-9)
             sizes = (1 - _DEFENCE) * sizes / sizes.sum(-1, keepdim=True)
             self._shares = sizes + _DEFENCE * self._proposal.shares
-            log_q = (pool.log_laws + self._shares.log().mT.unsqueeze(1)).logsumexp(0)
+            log_q = (pool.log_components + self._shares.log().mT.unsqueeze(1)).logsumexp(0)
             log_ratio = self._map(pool.log_density) - log_q
             self._bound = (log_ratio.amax(0) + _HEADROOM).clamp_max(_RAREST)
             _warn_of_few((self._map(pool.log_density) - pool.log_q).softmax(0))

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prerank.recalibration.corrections import Correction
-from prerank.recalibration.piecewise import extend, increasing, interpolate
+from prerank.recalibration.corrections import Correction, extend, interpolate
 from prerank.recalibration.proposals import Pool
 
-__all__ = ["DensityMap", "LevelTable"]
+__all__ = ["DensityMap", "LevelTable", "increasing"]
 
 _LOWEST, _HIGHEST = -14.0, 6.0
 _FLAT_FROM = 1.0
@@ -50,8 +49,8 @@ class LevelTable:
         lowest = torch.where(inside, values, torch.inf).amin(-1, keepdim=True)
         values = torch.where(inside, values, lowest)
         wanted = torch.special.log_ndtr(scores).unsqueeze(-1).expand(-1, len(values))
-        found, _ = interpolate(wanted, *extend(share, values, 1.0, 0.0))
-        return cls(scores, found.mT.cummax(-1).values.contiguous())
+        levels, _ = interpolate(wanted, *extend(share, values, 1.0, 0.0))
+        return cls(scores, levels.mT.cummax(-1).values.contiguous())
 
     def score(self, log_density: Tensor, uniform: Tensor) -> Tensor:
         r"""Normal score of the mass below a density, ties at random.
@@ -69,9 +68,9 @@ class LevelTable:
         last, _ = interpolate(inner, self.levels, self.scores)
         low, high = torch.special.ndtr(first), torch.special.ndtr(last)
         tied = torch.special.ndtri(low + uniform.to(low) * (high - low))
-        found = torch.where(high - low > 1e-9, tied, first)
+        score = torch.where(high - low > 1e-9, tied, first)
         fall = (lowest - log_density).clamp(0, 1e3)
-        return torch.where(log_density < lowest, -(_LOWEST**2 + 2 * fall).sqrt(), found)
+        return torch.where(log_density < lowest, -(_LOWEST**2 + 2 * fall).sqrt(), score)
 
 
 @dataclass(frozen=True)
@@ -138,3 +137,31 @@ def _shell_masses(scores: Tensor, correction: Correction) -> Tensor:
 def _score_grid() -> Tensor:
     low, high = torch.arange(_LOWEST, -4, _OUTER), torch.arange(4, _HIGHEST + 0.1, _OUTER)
     return torch.cat([low, torch.arange(-4, 4, _INNER), high]).double()
+
+
+def increasing(log_density: Tensor, masses: Tensor) -> Tensor:
+    r"""Pool neighbouring shells whose densities are in the wrong order.
+
+    Shell l holds the mass :math:`p_l` and, by its density :math:`f_l`, the volume
+    :math:`v_l = p_l / f_l`. Shells that are pooled keep their mass and volume, so their density is
+    the ratio of the sums: the isotonic regression of f with weights v, by the formula
+
+    .. math:: \max_{j \le l} \min_{k \ge l} \frac{p_j + \dots + p_k}{v_j + \dots + v_k}.
+
+    Args:
+        log_density: `(rows, L)`, in the order of the shells.
+        masses: p, `(L,)`.
+
+    Example:
+        >>> falling = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64).log1p()
+        >>> increasing(falling, torch.full((3,), 1 / 3, dtype=torch.float64)).exp()
+        tensor([[1.0000, 1.3333, 1.3333]], dtype=torch.float64)
+    """
+    unit = log_density.amax(-1, keepdim=True)
+    volumes = masses * (unit - log_density).exp()
+    density = torch.zeros_like(log_density)
+    for j in range(log_density.shape[-1]):
+        means = masses[j:].cumsum(-1) / volumes[:, j:].cumsum(-1)
+        least = means.flip(-1).cummin(-1).values.flip(-1)
+        density[:, j:] = torch.maximum(density[:, j:], least)
+    return density.log() + unit

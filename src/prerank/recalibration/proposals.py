@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
 from prerank.distributions import GaussianMixture, draw
-from prerank.distributions.gaussians import whitened_columns
+from prerank.distributions.densities import whitened_columns
 from prerank.distributions.noise import standard_normal, standard_uniform
-from prerank.numerics.norms import row_norms
+from prerank.numerics.matrices import row_norms
 from prerank.preranks import HDR
 from prerank.recalibration.marginal import MarginalRecalibrated
 
@@ -27,18 +27,18 @@ class Pool(NamedTuple):
 
     Attributes:
         points: `(S, N, D)`.
-        log_laws: log of f and of the other laws at the points, `(J, S, N)`, in float64.
+        log_components: log of f and of the other laws at the points, `(J, S, N)`, in float64.
         log_q: log-density of the proposal there, `(S, N)`.
     """
 
     points: Tensor
-    log_laws: Tensor
+    log_components: Tensor
     log_q: Tensor
 
     @property
     def log_density(self) -> Tensor:
         """Log f, `(S, N)`."""
-        return self.log_laws[0]
+        return self.log_components[0]
 
     def coefficients(self, log_h: Tensor) -> Tensor:
         r"""Write a function h as a sum of the laws; the sum of coefficients is its integral.
@@ -56,7 +56,7 @@ class Pool(NamedTuple):
         Returns:
             `(N, J)`.
         """
-        columns = (self.log_laws - self.log_q).exp()  # at most 1 / share
+        columns = (self.log_components - self.log_q).exp()  # at most 1 / share
         ratio = (log_h - self.log_q).exp()
         gram = torch.einsum("jsn,ksn->njk", columns, columns)
         moments = torch.einsum("jsn,sn->nj", columns, ratio)
@@ -104,13 +104,13 @@ class Proposal:
         wide = math.ceil(math.log(1 + reach / dim**0.5) / math.log(step))
         factors = [1.0, step**-2, step**-1, *(step**j for j in range(1, wide + 1))]
         shares = [0.5, 0.08, 0.12, *[0.3 / wide] * wide]
-        law = self.gaussian
-        self.factors = torch.tensor(factors).to(law.loc)  # (J,)
-        self._log_det = law.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # (N, K)
+        gaussian = self.gaussian
+        self.factors = torch.tensor(factors).to(gaussian.loc)  # (J,)
+        self._log_det = gaussian.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # (N, K)
         power = self.factors.square().reciprocal().reshape(-1, 1, 1)
-        powers = power * law.logits + (1 - power) * self._log_det
+        powers = power * gaussian.logits + (1 - power) * self._log_det
         self._log_weights = powers.log_softmax(-1)  # (J, N, K)
-        self.shares = torch.tensor(shares).to(law.loc).double().expand(len(law.loc), -1)
+        self.shares = torch.tensor(shares).to(gaussian.loc).double().expand(len(gaussian.loc), -1)
         self._inside = draw(base, 2, generator=generator).points[:1]  # the support
 
     def draw(
@@ -124,41 +124,42 @@ class Proposal:
             generator: source of the draws.
         """
         weights = self.shares if shares is None else shares
-        law, batch = self.gaussian, self.gaussian.batch_shape
-        label, uniform = standard_uniform((2, n, *batch), like=law.loc, generator=generator)
-        normal = standard_normal((n, *law.loc[:, 0].shape), like=law.loc, generator=generator)
+        gaussian, loc, batch = self.gaussian, self.gaussian.loc, self.gaussian.batch_shape
+        label, uniform = standard_uniform((2, n, *batch), like=loc, generator=generator)
+        normal = standard_normal((n, *loc[:, 0].shape), like=loc, generator=generator)
         edges = weights.cumsum(-1)[:, :-1].to(label).contiguous()
         which = torch.searchsorted(edges, label.mT.contiguous(), right=True).mT  # (S, N)
         rows = torch.arange(*batch, device=which.device)
-        component = law.locate(uniform, self._log_weights.exp()[which, rows])
-        points = law.place(component, self.factors[which].unsqueeze(-1) * normal)
-        if self.base is not law:
+        component = gaussian.locate(uniform, self._log_weights.exp()[which, rows])
+        points = gaussian.place(component, self.factors[which].unsqueeze(-1) * normal)
+        if self.base is not gaussian:
             own = draw(self.base, n, generator=generator).points
             points = torch.where((which == 0).unsqueeze(-1), own, points)
-        block = max(1, _BLOCK_VALUES // law.loc.numel())
-        log_laws = torch.cat([self._gaussian_laws(part) for part in points.split(block)], 1)
-        if self.base is not law:
-            log_laws[0] = self.log_density(points)
-        log_q = (log_laws + weights.log().mT.unsqueeze(1)).logsumexp(0)
-        return Pool(points, log_laws, log_q)
+        blocks = points.split(max(1, _BLOCK_VALUES // loc.numel()))
+        log_components = torch.cat([self._gaussian_components(block) for block in blocks], 1)
+        if self.base is not gaussian:
+            log_components[0] = self.log_density(points)
+        log_q = (log_components + weights.log().mT.unsqueeze(1)).logsumexp(0)
+        return Pool(points, log_components, log_q)
 
     def log_density(self, points: Tensor) -> Tensor:
         """Log f in float64, minus infinity outside the support: `(..., N)`."""
         flat = points.reshape(-1, *points.shape[-2:])
-        found = HDR().project(torch.cat([flat, self._inside.to(flat)]), self.base)
-        return found[:-1, ..., 0].reshape(points.shape[:-1]).double()
+        values = HDR().project(torch.cat([flat, self._inside.to(flat)]), self.base)
+        return values[:-1, ..., 0].reshape(points.shape[:-1]).double()
 
-    def _gaussian_laws(self, points: Tensor) -> Tensor:
+    def _gaussian_components(self, points: Tensor) -> Tensor:
         """Log-densities of the mixture with each factor, `(J, S, N)`, in float64."""
-        law, dim = self.gaussian, points.shape[-1]
-        z = whitened_columns(law.loc, law.scale_tril, points.movedim(0, -1))  # (N, K, D, S)
+        gaussian, dim = self.gaussian, points.shape[-1]
+        columns = points.movedim(0, -1)
+        z = whitened_columns(gaussian.loc, gaussian.scale_tril, columns)  # (N, K, D, S)
         distance = z.double().square().sum(-2)
         constant = self._log_weights - self._log_det - 0.5 * dim * math.log(2 * math.pi)
-        laws = [
+        components = [
             torch.logsumexp(c.unsqueeze(-1) - distance / (2 * s * s), -2) - dim * math.log(s)
             for c, s in zip(constant.double(), self.factors.tolist(), strict=True)
         ]
-        return torch.stack(laws).mT
+        return torch.stack(components).mT
 
 
 @singledispatch

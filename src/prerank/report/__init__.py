@@ -1,10 +1,10 @@
 """Figures from finished results."""
 
-from prerank.report.captions import reliability_caption
 from prerank.report.corners import CornerDisplay
 from prerank.report.histogram_display import PITHistogramDisplay
 from prerank.report.reliability import ReliabilityDisplay, ReliabilityGrid
 from prerank.report.traces import SelectionDisplay
+from prerank.report.wording import reliability_caption
 
 __all__ = [
     "CornerDisplay",

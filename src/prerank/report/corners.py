@@ -1,7 +1,7 @@
 """Corner plots: one prediction in pairs of targets, and where the observation fell."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,11 @@ from prerank.inputs import (
     check_observations,
     column_names,
 )
-from prerank.report.colours import COLOURS
-from prerank.report.figure_text import short_name
-from prerank.report.panels import split_axes
+from prerank.report.drawing import COLOURS, Display, short_name, split_axes
 from prerank.report.positions import position_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
 __all__ = ["CornerDisplay"]
 
@@ -37,7 +34,7 @@ _CHUNK_VALUES = 2**22  # points times targets at a time
 Array = npt.NDArray[np.float64]
 
 
-class CornerDisplay:
+class CornerDisplay(Display):
     r"""Samples of one row's prediction in all pairs of targets, with the observation.
 
     .. math:: \{(Y_{sj}, Y_{si})\}_{s=1}^S \text{ below the diagonal}, \qquad
@@ -69,8 +66,6 @@ class CornerDisplay:
         >>> display.figure_.savefig("corner.png")  # doctest: +SKIP
     """
 
-    ax_: "Axes"
-    figure_: "Figure | SubFigure"
     axes_: npt.NDArray[np.object_]
 
     def __init__(
@@ -117,7 +112,7 @@ class CornerDisplay:
         max_targets: int = 8,
         generator: torch.Generator | int | None = None,
         ax: "Axes | None" = None,
-    ) -> "CornerDisplay":
+    ) -> Self:
         """Draw samples of one row's prediction, and show them.
 
         Args:
@@ -147,8 +142,8 @@ class CornerDisplay:
             raise InputError(f"row must be below {len(observed)}, the number of rows, got {row}")
         samples = _draw_row(dist, row, as_count(n_samples, "n_samples", minimum=2), generator)
         names = column_names(y, observed.shape[-1])
-        found = cls(samples, observed[row], names, label=f"row {row}", max_targets=max_targets)
-        return found.plot(ax)
+        display = cls(samples, observed[row], names, label=f"row {row}", max_targets=max_targets)
+        return display.plot(ax)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -156,17 +151,14 @@ class CornerDisplay:
         shown = min(len(self.names), self.max_targets)
         return (4.0, 3.2) if shown == 1 else (1.15 * shown + 1.6, 1.15 * shown + 1.2)
 
-    def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> "CornerDisplay":
+    def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> Self:
         """Draw in the place of the axes, or in a new figure.
 
         Args:
             ax: where to draw.
             legend: whether to say which is the observation.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            _, ax = plt.subplots(figsize=self.size, layout="constrained")
+        ax = self._place(ax)
         shown = min(len(self.names), self.max_targets)
         self.axes_ = np.full((shown, shown), ax, dtype=object)
         if shown > 1:
@@ -191,7 +183,6 @@ class CornerDisplay:
             ax.figure.align_ylabels(self.axes_[1:, 0])
         if legend:
             self._legend(ax, alone=shown == 1)
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @property
@@ -246,15 +237,13 @@ class CornerDisplay:
         seen = Line2D([], [], color=COLOURS[1], marker="D", mec="k", ms=5, label="observation")
         text = f"{len(self.samples)} samples"
         dots = Line2D([], [], linestyle="none", marker="o", color=COLOURS[0], ms=3, label=text)
-        place = (
-            {"loc": "lower right", "bbox_to_anchor": (1, 1)} if alone else {"loc": "upper right"}
-        )
         ax.legend(
             handles=[seen] if alone else [dots, seen],
             title=self.label or None,
             fontsize="small",
             frameon=False,
-            **place,
+            loc="lower right" if alone else "upper right",
+            bbox_to_anchor=(1, 1) if alone else None,
         )
 
 

@@ -1,10 +1,9 @@
 """PIT histograms: are the bars level, and if not, what does their shape say?"""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-import torch
-from torch.distributions import Distribution
+from torch import Tensor
 
 from prerank.calibration import (
     DeviationShape,
@@ -14,35 +13,26 @@ from prerank.calibration import (
     histogram_band,
     histogram_shapes,
     pit_histogram,
-    reliability_band,
-    reliability_curve,
 )
-from prerank.calibration.error import check_pits
+from prerank.calibration.evidence import curve_shapes
 from prerank.errors import ShapeError
-from prerank.pits.ranks import WEIGHTED
-from prerank.preranks import PreRankLike
-from prerank.report.captions import reliability_caption
-from prerank.report.colours import COLOURS
-from prerank.report.figure_text import names_of, short_name
-from prerank.report.panels import split_axes
-from prerank.report.reliability import ReliabilityDisplay, pits_and_names
+from prerank.report.drawing import COLOURS, PITDisplay, short_name, split_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
 __all__ = ["PITHistogramDisplay"]
 
 _COLUMNS = 4
 
 
-class PITHistogramDisplay:
+class PITHistogramDisplay(PITDisplay):
     r"""Histogram of the PITs of one pre-rank, one panel for each component.
 
     .. math:: h_b = \frac{B}{n} \#\{i : (b - 1) / B < Z_i \le b / B\}, \qquad b = 1, \dots, B
 
-    Bars of a right predictor have an expected height of 1. The grey band holds all of them at once
-    with the probability that it states; each of several panels has its own chance to leave it.
+    Bars of a calibrated forecast have an expected height of 1. The grey band holds all of them at
+    once with the probability that it states; each of several panels has its own chance to leave it.
 
     Args:
         histogram: of one predictor, `density` of shape `(bins, J)`.
@@ -62,6 +52,7 @@ class PITHistogramDisplay:
         bands_: the J drawn bands, or an empty list.
 
     Example:
+        >>> import torch
         >>> z = torch.rand(300, 2, generator=torch.Generator().manual_seed(0))
         >>> z[:, 0] = (3 * (z[:, 0] - 0.5)).sigmoid()
         >>> display = PITHistogramDisplay.from_pits(z, label="marginal", names=["rain", "wind"])
@@ -70,8 +61,8 @@ class PITHistogramDisplay:
         >>> display.figure_.savefig("histogram.png")  # doctest: +SKIP
     """
 
-    ax_: "Axes"
-    figure_: "Figure | SubFigure"
+    _FORM, _MARKS, _ALONE = "density must have shape (bins, J)", "bars", "PITs"
+
     axes_: "list[Axes]"
     bars_: list[Any]
     bands_: list[Any]
@@ -85,91 +76,25 @@ class PITHistogramDisplay:
         names: Sequence[str] | None = None,
         curves: Sequence[DeviationShape] = (),
     ) -> None:
-        if histogram.density.dim() != 2:
-            raise ShapeError(
-                f"a display shows one predictor: density must have shape (bins, J), got "
-                f"{tuple(histogram.density.shape)}"
-            )
-        bins, components = histogram.density.shape
+        super().__init__(histogram.density, band, label, names)
+        bins = len(histogram.density)
         if band is not None and band.bins != bins:
             raise ShapeError(f"the band is for {band.bins} bins, but the histogram has {bins}")
+        if curves and len(curves) != len(self.names):
+            raise ShapeError(f"{len(curves)} curves for {len(self.names)} components")
         self.histogram = histogram
         self.band = band
-        self.label = label
-        self.names = names_of(components, names, label or "PITs")
-        if curves and len(curves) != components:
-            raise ShapeError(f"{len(curves)} curves for {components} components")
         self.curves = tuple(curves)
 
-    @classmethod
-    def from_predictions(
-        cls,
-        dist: Distribution,
-        y: object,
-        prerank: PreRankLike,
-        *,
-        n_samples: int = 100,
-        level: float = 0.95,
-        bins: int | None = None,
-        generator: torch.Generator | int | None = None,
-        ax: "Axes | None" = None,
-    ) -> "PITHistogramDisplay":
-        """Compute the PITs of predictions and draw them.
-
-        Args:
-            dist: `batch_shape (N,)`, `event_shape (D,)`.
-            y: observations `(N, D)`; a DataFrame's columns name the targets.
-            prerank: one pre-rank.
-            n_samples: draws per row where there is no closed form.
-            level: probability of the band.
-            bins: number of equal bins; by default 20, or 10 where there are fewer than 400 rows.
-            generator: a generator or seed.
-            ax: where to draw; a new figure by default.
-
-        Example:
-            >>> from torch.distributions import MultivariateNormal
-            >>> dist = MultivariateNormal(torch.zeros(200, 2), torch.eye(2))
-            >>> y = 2 * torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-            >>> PITHistogramDisplay.from_predictions(dist, y, "marginal").caption
-            'marginal: predictions too narrow in y0 and y1.'
-        """
-        found, names = pits_and_names(dist, y, prerank, n_samples=n_samples, generator=generator)
-        label, uniform = found.prerank.label, found.method != WEIGHTED
-        return cls.from_pits(
-            found.z, label=label, names=names, level=level, bins=bins, band=uniform, ax=ax
-        )
-
-    @classmethod
-    def from_pits(
-        cls,
-        z: object,
-        *,
-        label: str = "",
-        names: Sequence[str] | None = None,
-        level: float = 0.95,
-        bins: int | None = None,
-        band: bool = True,
-        ax: "Axes | None" = None,
-    ) -> "PITHistogramDisplay":
-        """Draw PITs `(N, J)` that are already there.
-
-        Args:
-            z: PITs.
-            label: name of the pre-rank.
-            names: names of the J components.
-            level: probability of the band.
-            bins: number of equal bins; by default 20, or 10 where there are fewer than 400 rows.
-            band: False draws none; right for weighted samples, whose PITs are not exactly uniform.
-            ax: where to draw; a new figure by default.
-        """
-        n = check_pits(z).shape[-2]
-        size = default_bins(n) if bins is None else bins
-        histogram = pit_histogram(z, bins=size)
-        if not band:
-            return cls(histogram, None, label=label, names=names).plot(ax)
-        bounds = histogram_band(n, size, level)
-        curves = ReliabilityDisplay(reliability_curve(z), reliability_band(n, level=level)).shapes
-        return cls(histogram, bounds, label=label, names=names, curves=curves).plot(ax)
+    @staticmethod
+    def _measured(z: Tensor, level: float | None, *, bins: int | None = None) -> dict[str, Any]:
+        n = z.shape[-2]
+        histogram = pit_histogram(z, bins=default_bins(n) if bins is None else bins)
+        parts: dict[str, Any] = {"histogram": histogram, "band": None}
+        if level is not None and z.dim() == 2:  # a stack is refused later
+            parts["band"] = histogram_band(n, histogram.density.shape[-2], level)
+            parts["curves"] = curve_shapes(z, level=level)
+        return parts
 
     @property
     def size(self) -> tuple[float, float]:
@@ -177,9 +102,7 @@ class PITHistogramDisplay:
         rows, columns = self._grid
         return (4.5, 3.2) if rows * columns == 1 else (1.8 * columns + 0.5, 1.5 * rows + 0.8)
 
-    def plot(
-        self, ax: "Axes | None" = None, *, legend: bool = True, **bar_options: Any
-    ) -> "PITHistogramDisplay":
+    def plot(self, ax: "Axes | None" = None, *, legend: bool = True, **bar_options: Any) -> Self:
         """Draw on the axes, or in a new figure.
 
         Args:
@@ -187,10 +110,7 @@ class PITHistogramDisplay:
             legend: whether to name the band.
             bar_options: passed to `Axes.stairs` for every panel, such as `linewidth`.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            _, ax = plt.subplots(figsize=self.size, layout="constrained")
+        ax = self._place(ax)
         several = len(self.names) > 1
         self.axes_ = self._panels(ax)
         density = self.histogram.density.detach().cpu().numpy()
@@ -221,7 +141,6 @@ class PITHistogramDisplay:
                 fontsize="small",
                 frameon=False,
             )
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @property
@@ -237,14 +156,6 @@ class PITHistogramDisplay:
             curve._replace(outside=bars.outside)
             for curve, bars in zip(self.curves or own, own, strict=True)
         ]
-
-    @property
-    def caption(self) -> str:
-        """One sentence on what the shape of the bars means."""
-        if self.band is None:
-            start = f"{self.label}: " if self.label else ""
-            return f"{start}weighted samples, so there is no band to judge the bars by."
-        return reliability_caption(self.label, self.names, self.shapes, level=self.band.level)
 
     @property
     def _grid(self) -> tuple[int, int]:

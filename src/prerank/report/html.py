@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, get_args
 
+from prerank.calibration.decision import Status
 from prerank.errors import InputError
 from prerank.files import write_atomically
-from prerank.report.table_text import Cell, Column, table_columns
+from prerank.report.wording import table_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,20 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Illustration", "Page", "Section", "render_page", "write_page"]
 
-# A word and the inside of an icon, so that colour is not all that tells moods apart.
-_MOODS = {
-    "good": ("Good", '<path d="m7.5 12.5 3 3 6-6.5"/>'),
-    "bad": ("Problem", '<path d="m8.5 8.5 7 7m0-7-7 7"/>'),
-    "unclear": (
-        "Unclear",
-        '<path d="M9.3 9.6a2.7 2.7 0 1 1 4 2.4c-.9.5-1.3 1-1.3 2"/><path d="M12 17v.01"/>',
-    ),
-}
-_ICON = (
-    '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" '
-    'stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">'
-    '<circle cx="12" cy="12" r="9.5"/>{}</svg>'
-)
 _WIDE = 4.6  # inches from which a picture has a row of its own
 _NO_GLYPH = "Glyph .* missing from font"  # how matplotlib's warning begins
 
@@ -93,7 +80,7 @@ class Page:
 
     title: str
     headline: str
-    mood: Literal["good", "bad", "unclear"]
+    mood: Status
     points: tuple[str, ...]
     advice: tuple[str, ...]
     sections: tuple[Section, ...]
@@ -121,15 +108,14 @@ def render_page(page: Page) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    if page.mood not in _MOODS:
-        raise InputError(f"mood must be one of {', '.join(_MOODS)}, got {page.mood!r}")
+    if page.mood not in get_args(Status):
+        raise InputError(f"mood must be one of {', '.join(get_args(Status))}, got {page.mood!r}")
     tables, pictures = itertools.count(1), itertools.count(1)
     sections = [_view(section, tables, pictures) for section in page.sections]
-    word, drawing = _MOODS[page.mood]
     files = resources.files("prerank.report") / "templates"
     # Sizes go with the style sheet: the policy lets no element have a style of its own.
     sizes = [
-        f"#figure-{picture.number} {{ --inches: {picture.inches:.2f}; }}\n"
+        f"#figure-{picture['number']} {{ --inches: {picture['inches']:.2f}; }}\n"
         for section in sections
         for picture in section["pictures"]
     ]
@@ -140,8 +126,6 @@ def render_page(page: Page) -> str:
     )
     html = environment.get_template("page.html").render(
         page=page,
-        word=word,
-        icon=Markup(_ICON).format(Markup(drawing)),
         sections=sections,
         policy=_policy(style, script),
         style=Markup(style),
@@ -175,50 +159,32 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> Path:
     return write_atomically(path, write)
 
 
-class _Table(NamedTuple):
-    number: int
-    columns: list[Column]
-    rows: list[tuple[Cell, ...]]
-
-
-class _Picture(NamedTuple):
-    number: int
-    inches: float
-    wide: bool
-    source: str
-    alt: str
-    title: str
-    caption: str
-
-
 def _view(section: Section, tables: Iterator[int], pictures: Iterator[int]) -> dict[str, Any]:
     """What the template shows of a section."""
+    view = {name: getattr(section, name) for name in ("title", "paragraphs", "legend", "table")}
+    if section.table is not None:
+        columns = table_columns(section.table)
+        rows = list(zip(*(column.cells for column in columns), strict=True))
+        view["table"] = {"number": next(tables), "columns": columns, "rows": rows}
+    shown = section.illustrations
+    return view | {"pictures": [_picture(one, next(pictures)) for one in shown]}
+
+
+def _picture(illustration: Illustration, number: int) -> dict[str, Any]:
+    inches = float(illustration.figure.get_size_inches()[0])
     return {
-        "title": section.title,
-        "paragraphs": section.paragraphs,
-        "table": None if section.table is None else _table(section.table, next(tables)),
-        "legend": section.legend,
-        "pictures": [_picture(one, next(pictures)) for one in section.illustrations],
+        "number": number,
+        "inches": inches,
+        "wide": inches > _WIDE,
+        "source": f"data:image/svg+xml;base64,{_base64(_svg(illustration.figure))}",
+        "alt": ": ".join(filter(None, [illustration.title, illustration.caption])),
+        "title": illustration.title,
+        "caption": illustration.caption,
     }
 
 
-def _table(frame: "pd.DataFrame", number: int) -> _Table:
-    columns = table_columns(frame)
-    rows = list(zip(*(column.cells for column in columns), strict=True))
-    return _Table(number, columns, rows)
-
-
-def _picture(illustration: Illustration, number: int) -> _Picture:
-    inches = float(illustration.figure.get_size_inches()[0])
-    return _Picture(
-        number=number,
-        inches=inches,
-        wide=inches > _WIDE,
-        source=f"data:image/svg+xml;base64,{base64.b64encode(_svg(illustration.figure)).decode()}",
-        alt=": ".join(filter(None, [illustration.title, illustration.caption])),
-        title=illustration.title,
-        caption=illustration.caption,
-    )
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def _svg(figure: "Figure") -> bytes:
@@ -257,8 +223,7 @@ def _twin(figure: Any) -> Any:
 def _policy(style: str, script: str) -> str:
     """What the page may load: its own style and script, known by their hashes, and its pictures."""
     style_hash, script_hash = (
-        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
-        for text in (style, script)
+        _base64(hashlib.sha256(text.encode("utf-8")).digest()) for text in (style, script)
     )
     return (
         f"default-src 'none'; img-src data:; style-src 'sha256-{style_hash}'; "

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prerank.report.captions import listed
+from prerank.report.wording import listed
 
 __all__ = ["inner_share", "outer_margins", "position_words"]
 

@@ -1,12 +1,11 @@
 """Reliability diagrams: is a curve on the diagonal, and if not, what does its shape say?"""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch.distributions import Distribution
+from torch import Tensor
 
 from prerank.calibration import (
     DeviationShape,
@@ -16,14 +15,9 @@ from prerank.calibration import (
     reliability_band,
     reliability_curve,
 )
-from prerank.errors import InputError, ShapeError
-from prerank.inputs import as_tensor, column_names
-from prerank.pits import ProjectedPIT, project_pits
-from prerank.pits.ranks import WEIGHTED
-from prerank.preranks import PreRankLike, parse
-from prerank.report.captions import reliability_caption
-from prerank.report.colours import COLOURS, STYLES
-from prerank.report.figure_text import NAMED, name_lines, names_of, short_name
+from prerank.defaults import LEVELS
+from prerank.errors import InputError
+from prerank.report.drawing import COLOURS, NAMED, STYLES, PITDisplay, name_lines, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,12 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["ReliabilityDisplay", "ReliabilityGrid"]
 
 
-class ReliabilityDisplay:
+class ReliabilityDisplay(PITDisplay):
     r"""Reliability curves of one pre-rank, one line for each component.
 
     .. math:: \alpha \mapsto \hat F_Z(\alpha) = \tfrac1n \#\{Z_i \le \alpha\}
 
-    The grey band holds a line of a right predictor with the probability that it states, at all
+    The grey band holds a line of a calibrated forecast with the probability that it states, at all
     levels at once; each of several lines has its own chance to leave it.
 
     Args:
@@ -54,6 +48,7 @@ class ReliabilityDisplay:
         band_: the drawn band, or None.
 
     Example:
+        >>> import torch
         >>> z = torch.rand(300, 2, generator=torch.Generator().manual_seed(0))
         >>> display = ReliabilityDisplay.from_pits(z**2, label="marginal", names=["rain", "wind"])
         >>> display.caption
@@ -61,8 +56,8 @@ class ReliabilityDisplay:
         >>> display.figure_.savefig("reliability.png")  # doctest: +SKIP
     """
 
-    ax_: "Axes"
-    figure_: "Figure | SubFigure"
+    _FORM, _MARKS, _ALONE = "observed must have shape (L, J)", "curves", "curve"
+
     lines_: list[Any]
     band_: Any
 
@@ -74,74 +69,16 @@ class ReliabilityDisplay:
         label: str = "",
         names: Sequence[str] | None = None,
     ) -> None:
-        if curve.observed.dim() != 2:
-            raise ShapeError(
-                f"a display shows one predictor: observed must have shape (L, J), got "
-                f"{tuple(curve.observed.shape)}"
-            )
-        components = curve.observed.shape[1]
+        super().__init__(curve.observed, band, label, names)
         self.curve = curve
         self.band = band
-        self.label = label
-        self.names = names_of(components, names, label or "curve")
 
-    @classmethod
-    def from_predictions(
-        cls,
-        dist: Distribution,
-        y: object,
-        prerank: PreRankLike,
-        *,
-        n_samples: int = 100,
-        level: float = 0.95,
-        levels: int = 100,
-        generator: torch.Generator | int | None = None,
-        ax: "Axes | None" = None,
-    ) -> "ReliabilityDisplay":
-        """Compute the PITs of predictions and draw them.
+    @staticmethod
+    def _measured(z: Tensor, level: float | None, *, levels: int = LEVELS) -> dict[str, Any]:
+        band = level and reliability_band(z.shape[-2], level=level, levels=levels)
+        return {"curve": reliability_curve(z, levels=levels), "band": band}
 
-        Args:
-            dist: `batch_shape (N,)`, `event_shape (D,)`.
-            y: observations `(N, D)`; a DataFrame's columns name the targets.
-            prerank: one pre-rank.
-            n_samples: draws per row where there is no closed form.
-            level: probability of the band.
-            levels: number of levels of curve and band.
-            generator: a generator or seed.
-            ax: where to draw; a new figure by default.
-
-        Example:
-            >>> from torch.distributions import MultivariateNormal
-            >>> dist = MultivariateNormal(torch.zeros(200, 3), torch.eye(3))
-            >>> y = 0.3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
-            >>> ReliabilityDisplay.from_predictions(dist, y, "marginal", generator=0).caption
-            'marginal: predictions too wide in y0, y1 and y2.'
-        """
-        found, names = pits_and_names(dist, y, prerank, n_samples=n_samples, generator=generator)
-        curve = reliability_curve(found.z, levels=levels)
-        uniform = found.method != WEIGHTED
-        band = reliability_band(found.z.shape[-2], level=level, levels=levels) if uniform else None
-        return cls(curve, band, label=found.prerank.label, names=names).plot(ax)
-
-    @classmethod
-    def from_pits(
-        cls,
-        z: object,
-        *,
-        label: str = "",
-        names: Sequence[str] | None = None,
-        level: float = 0.95,
-        levels: int = 100,
-        ax: "Axes | None" = None,
-    ) -> "ReliabilityDisplay":
-        """Draw PITs `(N, J)` that are already there; the other arguments are as above."""
-        curve = reliability_curve(z, levels=levels)
-        band = reliability_band(as_tensor(z, "z").shape[-2], level=level, levels=levels)
-        return cls(curve, band, label=label, names=names).plot(ax)
-
-    def plot(
-        self, ax: "Axes | None" = None, *, legend: bool = True, **line_options: Any
-    ) -> "ReliabilityDisplay":
+    def plot(self, ax: "Axes | None" = None, *, legend: bool = True, **line_options: Any) -> Self:
         """Draw on the axes, or in a new figure.
 
         Args:
@@ -149,10 +86,7 @@ class ReliabilityDisplay:
             legend: whether to name the lines.
             line_options: passed to `Axes.plot` for every line, such as `linewidth`.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            _, ax = plt.subplots(figsize=(4, 4), layout="constrained")
+        ax = self._place(ax)
         levels = self.curve.levels.cpu().numpy()
         self.band_ = None
         if self.band is not None:
@@ -181,21 +115,13 @@ class ReliabilityDisplay:
         ax.set_aspect("equal")
         ax.set_title(short_name(self.label), parse_math=False)
         if legend:
-            name_lines(ax, fontsize="small", frameon=False, ncols=1 + len(self.names) // 8)
-        self.ax_, self.figure_ = ax, ax.figure
+            name_lines(ax, ncols=1 + len(self.names) // 8)
         return self
 
     @property
     def shapes(self) -> list[DeviationShape]:
         """How each curve deviates; an empty list where there is no band to judge them by."""
         return [] if self.band is None else deviation_shapes(self.curve, self.band)
-
-    @property
-    def caption(self) -> str:
-        """One sentence on what the shape of the curves means."""
-        if self.band is None:
-            return f"{self.label}: weighted samples, so there is no band to judge the curves by."
-        return reliability_caption(self.label, self.names, self.shapes, level=self.band.level)
 
 
 class ReliabilityGrid:
@@ -209,6 +135,7 @@ class ReliabilityGrid:
         axes_: its axes, `(rows, columns)`.
 
     Example:
+        >>> import torch
         >>> z = torch.rand(2, 300, 1, generator=torch.Generator().manual_seed(0))
         >>> before, after = (
         ...     [ReliabilityDisplay(reliability_curve(part), reliability_band(300), label="scale")]
@@ -234,7 +161,7 @@ class ReliabilityGrid:
         longest = max(len(display.names) for row in self.rows.values() for display in row)
         return 2.5 * len(self.labels) + 0.5, 2.5 * len(self.rows) + 0.8 + 0.18 * longest
 
-    def plot(self, figure: "Figure | SubFigure | None" = None) -> "ReliabilityGrid":
+    def plot(self, figure: "Figure | SubFigure | None" = None) -> Self:
         """Draw in the figure, or in a new one.
 
         Args:
@@ -256,27 +183,6 @@ class ReliabilityGrid:
             if name:
                 axes[0].set_ylabel(f"{name}\n{axes[0].get_ylabel()}")
         for ax in self.axes_[-1]:  # below the last row, where names of any length have room
-            name_lines(
-                ax, loc="upper center", bbox_to_anchor=(0.5, -0.25), fontsize="small", frameon=False
-            )
+            name_lines(ax, loc="upper center", bbox_to_anchor=(0.5, -0.25))
         self.figure_ = figure
         return self
-
-
-def pits_and_names(
-    dist: Distribution,
-    y: object,
-    prerank: PreRankLike,
-    *,
-    n_samples: int,
-    generator: torch.Generator | int | None,
-) -> tuple[ProjectedPIT, Sequence[str]]:
-    """PITs of one pre-rank and the names of their components, for a display."""
-    terms = parse(prerank)
-    if len(terms) != 1:
-        raise InputError(
-            f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
-        )
-    found = project_pits(dist, y, terms, n_samples=n_samples, generator=generator)[0]
-    names = found.prerank.component_names(column_names(y, dist.event_shape[0]), found.z.shape[-1])
-    return found, names if len(names) > 1 else [found.prerank.label]

@@ -21,6 +21,7 @@ __all__ = [
 
 # Distinct for colour-blind readers, and in print by lightness.
 _BEFORE, _AFTER, _REFERENCE = "#b35900", "#1f4e8c", "#666666"
+_PAIR = (("before", -0.2, _BEFORE), ("after", 0.2, _AFTER))  # with its place beside a name
 _NONE = "none"  # the variant without a penalty
 _BOXES: Any = {"medianprops": {"color": "black"}, "flierprops": {"markersize": 4}}
 
@@ -28,7 +29,7 @@ _BOXES: Any = {"medianprops": {"color": "black"}, "flierprops": {"markersize": 4
 def bars_figure(
     before: "pd.DataFrame", after: "pd.DataFrame", floors: dict[str, float]
 ) -> "Figure":
-    """PCE before and after, one panel for each dataset, with what a right predictor scores.
+    """PCE before and after, one panel for each dataset, with the floor of a calibrated forecast.
 
     Args:
         before: columns `dataset`, `prerank`, `mean`, `se`.
@@ -40,10 +41,7 @@ def bars_figure(
     for axis, dataset in zip(axes, datasets, strict=True):
         labels = list(before[before.dataset == dataset].prerank)
         place = np.arange(len(labels))
-        for offset, table, color, name in (
-            (-0.2, before, _BEFORE, "before"),
-            (0.2, after, _AFTER, "after"),
-        ):
+        for (name, offset, color), table in zip(_PAIR, (before, after), strict=True):
             own = table[table.dataset == dataset].set_index("prerank").reindex(labels)
             error = own.se.fillna(0)
             axis.bar(place + offset, own["mean"], 0.4, yerr=error, color=color, label=name)
@@ -75,10 +73,7 @@ def boxes_figure(results: "pd.DataFrame", dataset: str) -> "Figure":
     )
     axes[0].set(title=f"{dataset}: PCE")
     _key(figure, *axes[0].get_legend_handles_labels())
-    for axis, column, name in ((axes[1], "nll", "NLL"), (axes[2], "energy", "energy score")):
-        axis.boxplot([by_run.loc[variant][column].dropna() for variant in variants], **_BOXES)
-        _name(axis, variants)
-        axis.set(title=f"{dataset}: {name}")
+    _scores(axes[1:], {variant: by_run.loc[variant] for variant in variants}, f"{dataset}: ")
     return figure
 
 
@@ -104,15 +99,12 @@ def datasets_figure(
     )
     axes[0].set(title="PCE")
     _key(figure, *axes[0].get_legend_handles_labels())
-    variants = [_NONE, *labels]
-    for axis, column, name, relation in (
-        (axes[1], "nll", "NLL", "difference to none"),
-        (axes[2], "energy", "energy score", "ratio to none, minus 1"),
+    for axis, relation in zip(
+        axes[1:], ("difference to none", "ratio to none, minus 1"), strict=True
     ):
         axis.axhline(0, color=_REFERENCE, linestyle="--", linewidth=0.8)
-        axis.boxplot([scores[scores.variant == v][column].dropna() for v in variants], **_BOXES)
-        _name(axis, variants)
-        axis.set(title=name, ylabel=relation)
+        axis.set_ylabel(relation)
+    _scores(axes[1:], {v: scores[scores.variant == v] for v in (_NONE, *labels)})
     return figure
 
 
@@ -136,10 +128,8 @@ def reliability_figure(results: "pd.DataFrame", dataset: str, company: str = "")
         for row, shown in enumerate((label, "marginal")):
             axis = axes[row * len(labels) + column]
             axis.plot([0, 1], [0, 1], color=_REFERENCE, linewidth=0.8)
-            for name, trained_by, color, style in (
-                ("before", _NONE, _BEFORE, "--"),
-                ("after", variant, _AFTER, "-"),
-            ):
+            for (name, _, color), trained_by in zip(_PAIR, (_NONE, variant), strict=True):
+                style = "--" if name == "before" else "-"
                 own = rows[(rows.variant == trained_by) & (rows.prerank == shown)]
                 for curve in own.curve:
                     levels = np.linspace(0, 1, len(curve))
@@ -164,7 +154,7 @@ def nulls_figure(
     figure, axes = _panels(len(nulls), width=2.4)
     for axis, (label, null) in zip(axes, nulls.items(), strict=True):
         axis.hist(null, bins=40, color="#cccccc")
-        for name, color in (("before", _BEFORE), ("after", _AFTER)):
+        for name, _, color in _PAIR:
             if name in observed[label]:
                 axis.axvline(observed[label][name], color=color, label=name)
         axis.set(title=label, xlabel="PCE", yticks=[])
@@ -182,10 +172,7 @@ def _pairs(axis: Any, names: list[str], before: list[Any], after: list[Any]) -> 
     """A box before beside one after for each name."""
     if not names:  # which matplotlib takes for one box of nothing
         return
-    for offset, values, color, label in (
-        (-0.2, before, _BEFORE, "before"),
-        (0.2, after, _AFTER, "after"),
-    ):
+    for (label, offset, color), values in zip(_PAIR, (before, after), strict=True):
         axis.boxplot(
             values,
             positions=np.arange(1, len(names) + 1) + offset,
@@ -198,12 +185,20 @@ def _pairs(axis: Any, names: list[str], before: list[Any], after: list[Any]) -> 
     _name(axis, names)
 
 
+def _scores(axes: list[Any], rows: "dict[str, pd.DataFrame]", start: str = "") -> None:
+    """Boxes of NLL and energy score, one for each variant."""
+    for axis, column, name in zip(axes, ("nll", "energy"), ("NLL", "energy score"), strict=True):
+        axis.boxplot([own[column].dropna() for own in rows.values()], **_BOXES)
+        _name(axis, list(rows))
+        axis.set_title(start + name)
+
+
 def _name(axis: Any, names: list[str]) -> None:
     axis.set_xticks(range(1, len(names) + 1), names, rotation=90, fontsize="small")
 
 
 def _key(figure: "Figure", handles: list[Any], labels: list[str]) -> None:
-    """A legend below the panels, where it hides nothing; none where there is nothing to tell."""
+    """A legend below the panels, where it hides nothing; none where it would be empty."""
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="small")
 

@@ -1,15 +1,16 @@
 """Strength-selection traces: what calibration costs in accuracy, and why a strength was chosen."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from prerank.errors import InputTypeError
-from prerank.report.captions import listed
-from prerank.report.colours import COLOURS
+from prerank.report.drawing import COLOURS, Display
+from prerank.report.wording import listed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
     from prerank.training.selection import Judgement, Selection
 
@@ -32,7 +33,7 @@ _PLACES = [(1, 1), (1, -1), (-1, 1), (-1, -1), (0, 1.2), (0, -1.2), (1.2, 0), (-
 _PLACES_AT_THE_EDGE = [(-1, 1), (-1, -1), (-1, -2), (-1, -3)]
 
 
-class SelectionDisplay:
+class SelectionDisplay(Display):
     r"""Excess against the change of the energy score, one point for each strength.
 
     .. math:: \Big(100 \Big(\frac{\bar e_\lambda}{\bar e_0} - 1\Big),\; \bar c_\lambda\Big)
@@ -65,8 +66,6 @@ class SelectionDisplay:
         >>> display.figure_.savefig("selection.png")  # doctest: +SKIP
     """
 
-    ax_: "Axes"
-    figure_: "Figure | SubFigure"
     points_: dict[float, Any]
     budget_: Any
 
@@ -85,17 +84,14 @@ class SelectionDisplay:
         """Width and height in inches at which the writing is legible."""
         return 4.6, 3.6
 
-    def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> "SelectionDisplay":
+    def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> Self:
         """Draw on the axes, or in a new figure.
 
         Args:
             ax: where to draw.
             legend: whether to say what the shapes of the points mean.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            _, ax = plt.subplots(figsize=self.size, layout="constrained")
+        ax = self._place(ax)
         budget = 100 * self.selection.budget
         edge = max(_BEYOND * budget, _LEAST_EDGE)
         drawn = [judgement for judgement in self.selection.trace if _finite(judgement)]
@@ -104,9 +100,7 @@ class SelectionDisplay:
         self.budget_ = ax.axvline(
             budget, color="0.3", linewidth=1.2, linestyle="--", label=f"budget ({budget:g} %)"
         )
-        ax.plot(
-            [x for x, _ in places], [y for _, y in places], color="0.7", linewidth=1, zorder=1.5
-        )
+        ax.plot(*np.transpose(places), color="0.7", linewidth=1, zorder=1.5)
         self.points_ = {}
         for judgement, place in zip(drawn, places, strict=True):
             self.points_[judgement.strength] = self._point(ax, judgement, place, edge)
@@ -130,7 +124,6 @@ class SelectionDisplay:
                 title_fontsize="small",
                 frameon=False,
             )
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @property
@@ -151,8 +144,8 @@ class SelectionDisplay:
         else:
             ax.errorbar(
                 *place,
-                xerr=_bar(100 * judgement.ratio_se),
-                yerr=_bar(judgement.gain_se),
+                xerr=np.nan_to_num(100 * judgement.ratio_se, posinf=0),
+                yerr=np.nan_to_num(judgement.gain_se, posinf=0),
                 fmt="none",
                 ecolor="0.45",
                 elinewidth=1,
@@ -210,10 +203,6 @@ def _cost(judgement: "Judgement") -> float:
 
 def _finite(judgement: "Judgement") -> bool:
     return math.isfinite(judgement.excess) and math.isfinite(judgement.energy_ratio)
-
-
-def _bar(error: float) -> float:
-    return error if math.isfinite(error) else 0.0
 
 
 def _overlap(first: tuple[float, ...], second: tuple[float, ...]) -> float:

@@ -11,7 +11,7 @@ from prerank.calibration import component_null, pce, pce_floor
 from prerank.distributions import draw
 from prerank.distributions.noise import RunNoise
 from prerank.models import Network
-from prerank.numerics.norms import pair_distances
+from prerank.numerics.matrices import pair_distances
 from prerank.pits import project_pits
 from prerank.pits.published import published_pit
 from prerank.preranks import PreRank
@@ -144,12 +144,12 @@ def null_replicates(
             (prerank,),
             n_samples=n_samples,
             generator=generator,
-            with_stand_ins=True,
+            with_null_pits=True,
         )
-        if result.stand_ins is None:
+        if result.null_pits is None:
             return None
         pits.append(result.z[0])
-        others.append(result.stand_ins[:, 0])
+        others.append(result.null_pits[:, 0])
     return component_null(
         torch.cat(pits), torch.cat(others, dim=1), n_null=n_null, generator=generator
     )

@@ -8,7 +8,7 @@ from torch.distributions import Distribution
 
 from prerank.distributions.noise import RunNoise
 from prerank.errors import InputError, ShapeError
-from prerank.penalty import CalibrationPenalty, Tally
+from prerank.penalty import CalibrationPenalty, LevelCounts
 from prerank.scores import energy_score
 
 __all__ = ["Objective", "Penalty"]
@@ -64,7 +64,7 @@ class Objective:
         strength: Tensor,
         noise: RunNoise,
         shift: Tensor | None = None,
-    ) -> tuple[Tensor, "Tally | Total | None"]:
+    ) -> tuple[Tensor, "LevelCounts | Total | None"]:
         """Objective of a batch with strengths `(M,)`: `(M,)`, and what the penalty counted."""
         value = self.scores(dist, y, noise).mean(-1)
         counted = self.tally(dist, y, noise)
@@ -72,7 +72,7 @@ class Objective:
             value = value + strength * self.penalised(counted, shift)
         return value, counted
 
-    def tally(self, dist: Distribution, y: Tensor, noise: RunNoise) -> "Tally | Total | None":
+    def tally(self, dist: Distribution, y: Tensor, noise: RunNoise) -> "LevelCounts | Total | None":
         """What the penalty has to remember of some rows, so that those of others can be added."""
         if self.penalty is None:
             return None
@@ -81,9 +81,9 @@ class Objective:
         rows, runs = y.shape[-2], y[..., 0, 0]
         return Total(rows * self._checked(self.penalty(dist, y, generator=noise), runs), rows)
 
-    def penalised(self, tally: "Tally | Total", shift: Tensor | None = None) -> Tensor:
+    def penalised(self, tally: "LevelCounts | Total", shift: Tensor | None = None) -> Tensor:
         """The penalty of all rows that were counted, `(M,)`."""
-        if isinstance(tally, Tally):
+        if isinstance(tally, LevelCounts):
             assert isinstance(self.penalty, CalibrationPenalty)
             return self.penalty.error(tally, shift)
         return tally.value / tally.rows

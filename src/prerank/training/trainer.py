@@ -12,7 +12,7 @@ from torch import Tensor
 from prerank.distributions.noise import RunNoise
 from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.models import Network
-from prerank.penalty import CalibrationPenalty, Tally
+from prerank.penalty import CalibrationPenalty, LevelCounts
 from prerank.training.data import TrainingData, fingerprint
 from prerank.training.graphs import Replay
 from prerank.training.objective import Objective, Total
@@ -211,7 +211,7 @@ class Trainer:
         value, counted = self.objective(dist, y, self._strength, noise, shift)
         (gradient,) = torch.autograd.grad(value.sum(), theta)
         state.adam.update(gradient, lr=settings.lr, bound=settings.gradient_bound)
-        if self._shifts and isinstance(counted, Tally):
+        if self._shifts and isinstance(counted, LevelCounts):
             state.counts += torch.cat(counted.counts, -2).detach()
         state.number += 1
 
@@ -220,16 +220,16 @@ class Trainer:
         state, settings = self._state, self.settings
         value, counted = self._judge()
         state.record(value, patience=settings.patience, min_delta=settings.min_delta)
-        if self._shifts and isinstance(counted, Tally):
+        if self._shifts and isinstance(counted, LevelCounts):
             penalty = self.objective.penalty
             assert isinstance(penalty, CalibrationPenalty)
             # Repeated rows do not increase the sample size.
             rows = self._order.shape[1] if self._rest else self._batches * self._size
             seen = state.counts * (self._batches / self._steps)
-            state.move_shift(penalty.shift(Tally([seen], [None], rows), counted))
+            state.move_shift(penalty.shift(LevelCounts([seen], [None], rows), counted))
 
     @torch.no_grad()
-    def _judge(self) -> tuple[Tensor, Tally | Total | None]:
+    def _judge(self) -> tuple[Tensor, LevelCounts | Total | None]:
         """Objective and counts of all validation rows at once, with the same noise every time."""
         objective = self.objective
         rows = self.data.validation[self._split.squeeze(1)]
@@ -299,7 +299,7 @@ class Trainer:
         place = self._splits[:1].unsqueeze(1), rows
         dist = self.network(theta[:1], self.data.x[place])
         counted = self.objective.tally(dist, self.data.y[place], RunNoise(self._seeds[:1], 0))
-        assert isinstance(counted, Tally)
+        assert isinstance(counted, LevelCounts)
         components, levels = counted.frequencies.shape[-2:]
         return components, levels
 

@@ -1,6 +1,6 @@
 """Log-density of Gaussian mixtures, and its gradient, one row per program.
 
-See `prerank.distributions.gaussians` for what is computed. Points are `(rows, D, S)`, constants
+See `prerank.distributions.densities` for what is computed. Points are `(rows, D, S)`, constants
 `(rows, K)`, locations `(rows, K, D)`, inverse factors `(rows, K, D, D)`, densities `(rows, S)`.
 """
 
@@ -19,14 +19,8 @@ def mixture_density(points: Tensor, constants: Tensor, loc: Tensor, inverse: Ten
     block = min(128, max(16, triton.next_power_of_2(size)))
     with torch.cuda.device(points.device):
         _forward[(rows, triton.cdiv(size, block))](
-            points,
-            constants,
-            loc,
-            inverse,
-            density,
-            dim,
-            size,
-            loc.shape[1],
+            *(points, constants, loc, inverse, density),
+            *(dim, size, loc.shape[1]),
             tall=triton.next_power_of_2(dim),
             block=block,
             num_warps=1,
@@ -35,38 +29,23 @@ def mixture_density(points: Tensor, constants: Tensor, loc: Tensor, inverse: Ten
 
 
 def mixture_density_gradient(
-    points: Tensor,
-    constants: Tensor,
-    loc: Tensor,
-    inverse: Tensor,
-    density: Tensor,
-    gradient: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of points, constants, locations and inverse factors."""
+    inputs: list[Tensor], density: Tensor, gradient: Tensor
+) -> tuple[Tensor, ...]:
+    """Gradients of points, constants, locations and inverse factors, given the density."""
+    points, _, loc, _ = inputs
     rows, dim, size = points.shape
-    found = (
-        torch.empty_like(points),
-        torch.empty_like(constants),
-        torch.empty_like(loc),
-        torch.empty_like(inverse),
-    )
+    gradients = tuple(torch.empty_like(tensor) for tensor in inputs)
     with torch.cuda.device(points.device):
         _backward[(rows,)](
-            points,
-            constants,
-            loc,
-            inverse,
-            density,
-            gradient.contiguous(),
-            *found,
-            dim,
-            size,
-            loc.shape[1],
+            *inputs,
+            *(density, gradient.contiguous()),
+            *gradients,
+            *(dim, size, loc.shape[1]),
             tall=triton.next_power_of_2(dim),
             block=max(16, triton.next_power_of_2(size)),
             num_warps=1 if size <= 128 else 4,
         )
-    return found
+    return gradients
 
 
 @triton.jit
@@ -108,8 +87,8 @@ def _forward(
         base = tl.where(higher == float("-inf"), 0.0, higher)  # of components without weight
         total = total * tl.exp(highest - base) + tl.exp(value - base)
         highest = higher
-    found = tl.where(highest == float("-inf"), highest, highest + tl.log(total))
-    tl.store(density + row * size + s, found, mask=s < size)
+    value = tl.where(highest == float("-inf"), highest, highest + tl.log(total))
+    tl.store(density + row * size + s, value, mask=s < size)
 
 
 @triton.jit
@@ -135,13 +114,13 @@ def _backward(
     d = tl.arange(0, tall)
     inside = s < size
     upstream = tl.load(gradient + row * size + s, mask=inside, other=0.0)
-    found = tl.load(density + row * size + s, mask=inside, other=0.0)
+    log_density = tl.load(density + row * size + s, mask=inside, other=0.0)
     total = tl.zeros((tall, block), dtype=upstream.dtype)
     for k in range(components):
         first = row * components + k
         z = _whitened(points, loc, inverse, row, k, components, dim, size, s, tall)
         value = tl.load(constants + first) - 0.5 * tl.sum(z * z, 0)
-        share = tl.where(inside, upstream * tl.exp(value - found), 0.0)
+        share = tl.where(inside, upstream * tl.exp(value - log_density), 0.0)
         tl.store(to_constants + first, tl.sum(share, 0))
         slope = -share[None, :] * z
         for e in range(dim):

@@ -1,8 +1,10 @@
 """Smooth counts of dominated references, and their gradient, one row per program.
 
-See `prerank.preranks.dominance` for what is computed. Points are `(rows, D, S)`, references
+See `prerank.numerics.comparisons` for what is computed. Points are `(rows, D, S)`, references
 `(rows, D, R)`, weights `(rows, 1, R)`, counts `(rows, S)`.
 """
+
+from typing import Any
 
 import torch
 import triton
@@ -14,21 +16,9 @@ __all__ = ["dominance", "dominance_gradient"]
 
 def dominance(points: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
     """Weighted smooth number of references below each point, `(rows, S)`."""
-    rows, dim, size = points.shape
+    rows, _, size = points.shape
     counts = points.new_empty(rows, size)
-    with torch.cuda.device(points.device):
-        _forward[(rows,)](
-            points,
-            reference,
-            weights,
-            counts,
-            dim,
-            size,
-            reference.shape[-1],
-            tall=triton.next_power_of_2(dim),
-            block=triton.next_power_of_2(size),
-            num_warps=1 if size <= 128 else 4,
-        )
+    _launch(_forward, points, reference, weights, counts)
     return counts
 
 
@@ -36,19 +26,18 @@ def dominance_gradient(
     points: Tensor, reference: Tensor, weights: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of points, references and weights, given that of the counts."""
+    gradients = torch.empty_like(points), torch.empty_like(reference), torch.empty_like(weights)
+    _launch(_backward, points, reference, weights, gradient.contiguous(), *gradients)
+    return gradients
+
+
+def _launch(kernel: Any, points: Tensor, reference: Tensor, *others: Tensor) -> None:
     rows, dim, size = points.shape
-    found = (
-        torch.empty_like(points),
-        torch.empty_like(reference),
-        torch.empty_like(weights),
-    )
     with torch.cuda.device(points.device):
-        _backward[(rows,)](
+        kernel[(rows,)](
             points,
             reference,
-            weights,
-            gradient.contiguous(),
-            *found,
+            *others,
             dim,
             size,
             reference.shape[-1],
@@ -56,7 +45,6 @@ def dominance_gradient(
             block=triton.next_power_of_2(size),
             num_warps=1 if size <= 128 else 4,
         )
-    return found
 
 
 @triton.jit
@@ -73,22 +61,21 @@ def _below(point, reference, row, r, d, dim, count, inside):
 
 
 @triton.jit
-def _forward(
-    points,
-    reference,
-    weights,
-    counts,
-    dim,
-    size,
-    count,
-    tall: tl.constexpr,
-    block: tl.constexpr,
-):
+def _points_of_row(points, dim, size, tall: tl.constexpr, block: tl.constexpr):
+    """The row, its targets and draws, which of them there are, and the points `(tall, block)`."""
     row = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, tall)[:, None]
     s = tl.arange(0, block)[None, :]
     inside = (d < dim) & (s < size)
     point = tl.load(points + (row * dim + d) * size + s, mask=inside, other=0.0)
+    return row, d, s, inside, point
+
+
+@triton.jit
+def _forward(
+    points, reference, weights, counts, dim, size, count, tall: tl.constexpr, block: tl.constexpr
+):
+    row, d, _, inside, point = _points_of_row(points, dim, size, tall, block)
     total = tl.zeros((block,), dtype=point.dtype)
     for r in range(count):
         _, product = _below(point, reference, row, r, d, dim, count, inside)
@@ -112,11 +99,7 @@ def _backward(
     tall: tl.constexpr,
     block: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    d = tl.arange(0, tall)[:, None]
-    s = tl.arange(0, block)[None, :]
-    inside = (d < dim) & (s < size)
-    point = tl.load(points + (row * dim + d) * size + s, mask=inside, other=0.0)
+    row, d, s, inside, point = _points_of_row(points, dim, size, tall, block)
     column = tl.arange(0, block)
     upstream = tl.load(gradient + row * size + column, mask=column < size, other=0.0)
     total = tl.zeros((tall, block), dtype=point.dtype)
@@ -129,8 +112,6 @@ def _backward(
         slope = product[None, :] * (1 - sigmoid)
         total += slope
         tl.store(
-            to_reference + (row * dim + target) * count + r,
-            -tl.sum(slope, 1),
-            mask=target < dim,
+            to_reference + (row * dim + target) * count + r, -tl.sum(slope, 1), mask=target < dim
         )
     tl.store(to_points + (row * dim + d) * size + s, total, mask=inside)

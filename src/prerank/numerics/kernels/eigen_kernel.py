@@ -32,13 +32,7 @@ def jacobi_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
     size = max(2, triton.next_power_of_2(dim))
     with torch.cuda.device(work.device):
         _kernel[(len(work),)](
-            work,
-            values,
-            vectors,
-            dim,
-            _SWEEPS[work.dtype],
-            size=size,
-            num_warps=1,
+            work, values, vectors, dim, _SWEEPS[work.dtype], size=size, num_warps=1
         )
     return values.reshape(matrices.shape[:-1]), vectors.reshape(matrices.shape)
 

@@ -19,13 +19,7 @@ def run_noise(
         step = torch.full((), step, dtype=torch.int64, device=seeds.device)
     with torch.cuda.device(seeds.device):
         _kernel[(triton.cdiv(count, _BLOCK), len(seeds))](
-            seeds.contiguous(),
-            step,
-            out,
-            stream,
-            count,
-            normal=normal,
-            block=_BLOCK,
+            seeds.contiguous(), step, out, stream, count, normal=normal, block=_BLOCK
         )
     return out
 

@@ -1,8 +1,11 @@
 """Draws inside chosen components, and the gradient of their maps, one row per program.
 
-See `prerank.distributions.placement` for what is computed. Maps are `(rows, K, D, D + 1)`, ratios
-`(rows, K)`, components `(rows, S)`, normals and points `(rows, D, S)`, weights `(rows, S)`.
+See `prerank.distributions.reparameterisation` for what is computed. Maps are
+`(rows, K, D, D + 1)`, ratios `(rows, K)`, components `(rows, S)`, normals and points
+`(rows, D, S)`, weights `(rows, S)`.
 """
+
+from typing import Any
 
 import torch
 import triton
@@ -16,20 +19,8 @@ def placed(maps: Tensor, ratio: Tensor, component: Tensor, normal: Tensor) -> tu
     """Points and weights."""
     rows, dim, size = normal.shape
     points, weights = torch.empty_like(normal), normal.new_empty(rows, size)
-    with torch.cuda.device(maps.device):
-        _forward[(rows,)](
-            maps.contiguous(),
-            ratio.contiguous(),
-            component,
-            normal,
-            points,
-            weights,
-            ratio.shape[1],
-            dim,
-            size,
-            block=triton.next_power_of_2(size),
-            num_warps=1 if size <= 128 else 4,
-        )
+    tensors = (maps.contiguous(), ratio.contiguous(), component, normal, points, weights)
+    _launch(_forward, tensors, ratio.shape[1], dim, size)
     return points, weights
 
 
@@ -40,36 +31,23 @@ def placement_gradient(
     rows, dim, size = normal.shape
     to_maps = normal.new_empty(rows, components, dim, dim + 1)
     to_ratio = normal.new_empty(rows, components)
-    with torch.cuda.device(normal.device):
-        _backward[(rows,)](
-            to_points.contiguous(),
-            to_weights.contiguous(),
-            component,
-            normal,
-            to_maps,
-            to_ratio,
-            components,
-            dim,
-            size,
-            tall=triton.next_power_of_2(dim + 1),
-            block=triton.next_power_of_2(size),
-            num_warps=1 if size <= 128 else 4,
-        )
+    upstream = (to_points.contiguous(), to_weights.contiguous())
+    tensors = (*upstream, component, normal, to_maps, to_ratio)
+    _launch(_backward, tensors, components, dim, size, tall=triton.next_power_of_2(dim + 1))
     return to_maps, to_ratio
+
+
+def _launch(
+    kernel: Any, tensors: tuple[Tensor, ...], components: int, dim: int, size: int, **options: int
+) -> None:
+    options |= {"block": triton.next_power_of_2(size), "num_warps": 1 if size <= 128 else 4}
+    with torch.cuda.device(tensors[0].device):
+        kernel[(len(tensors[0]),)](*tensors, components, dim, size, **options)
 
 
 @triton.jit
 def _forward(
-    maps,
-    ratio,
-    component,
-    normal,
-    points,
-    weights,
-    components,
-    dim,
-    size,
-    block: tl.constexpr,
+    maps, ratio, component, normal, points, weights, components, dim, size, block: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, block)

@@ -1,8 +1,10 @@
 """Smooth ranks and their gradient, one row per program.
 
-See `prerank.pits.smooth_ranks` for what is computed. Values are `(rows, 1, S + 1)`, weights
+See `prerank.numerics.comparisons` for what is computed. Values are `(rows, 1, S + 1)`, weights
 `(rows, 1, S)`, widths and ranks `(rows, 1)`.
 """
+
+from typing import Any
 
 import torch
 import triton
@@ -14,39 +16,25 @@ __all__ = ["ranked", "ranked_gradient"]
 
 def ranked(values: Tensor, weights: Tensor, width: Tensor) -> Tensor:
     """Smooth ranks."""
-    size = weights.shape[-1]
-    found = torch.empty_like(width)
-    with torch.cuda.device(values.device):
-        _forward[(len(values),)](
-            values,
-            weights,
-            width,
-            found,
-            size,
-            block=triton.next_power_of_2(size),
-            num_warps=1 if size <= 128 else 4,
-        )
-    return found
+    ranks = torch.empty_like(width)
+    _launch(_forward, values, weights, width, ranks)
+    return ranks
 
 
 def ranked_gradient(
     values: Tensor, weights: Tensor, width: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients of values and weights."""
+    gradients = torch.empty_like(values), torch.empty_like(weights)
+    _launch(_backward, values, weights, width, gradient, *gradients)
+    return gradients
+
+
+def _launch(kernel: Any, values: Tensor, weights: Tensor, *others: Tensor) -> None:
     size = weights.shape[-1]
-    found = torch.empty_like(values), torch.empty_like(weights)
+    block, warps = triton.next_power_of_2(size), 1 if size <= 128 else 4
     with torch.cuda.device(values.device):
-        _backward[(len(values),)](
-            values,
-            weights,
-            width,
-            gradient,
-            *found,
-            size,
-            block=triton.next_power_of_2(size),
-            num_warps=1 if size <= 128 else 4,
-        )
-    return found
+        kernel[(len(values),)](values, weights, *others, size, block=block, num_warps=warps)
 
 
 @triton.jit
@@ -64,11 +52,11 @@ def _counted(values, weights, width, row, s, size):
 
 
 @triton.jit
-def _forward(values, weights, width, found, size, block: tl.constexpr):
+def _forward(values, weights, width, ranks, size, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, block)
     _, _, _, below, n = _counted(values, weights, width, row, s, size)
-    tl.store(found + row, (n * below + 0.5) / (n + 1))
+    tl.store(ranks + row, (n * below + 0.5) / (n + 1))
 
 
 @triton.jit

@@ -1,5 +1,7 @@
 """Inverses of lower triangular matrices, and their gradient, one matrix per program."""
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -10,28 +12,25 @@ __all__ = ["inverse_gradient", "lower_inverse"]
 
 def lower_inverse(factors: Tensor) -> Tensor:
     """Inverses `(..., D, D)`."""
-    work, dim = factors.contiguous(), factors.shape[-1]
-    found = torch.empty_like(work)
-    size = triton.next_power_of_2(dim)
-    with torch.cuda.device(work.device):
-        _forward[(work.numel() // dim**2,)](work, found, dim, size=size, num_warps=1)
-    return found
+    return _launch(_forward, factors)
 
 
 def inverse_gradient(inverse: Tensor, gradient: Tensor) -> Tensor:
     """`-tril(A' G A')` of inverses A and their gradients G."""
-    work, dim = inverse.contiguous(), inverse.shape[-1]
-    found = torch.empty_like(work)
+    return _launch(_backward, inverse, gradient)
+
+
+def _launch(kernel: Any, *matrices: Tensor) -> Tensor:
+    work, dim = [tensor.contiguous() for tensor in matrices], matrices[0].shape[-1]
+    result = torch.empty_like(work[0])
     size = triton.next_power_of_2(dim)
-    with torch.cuda.device(work.device):
-        _backward[(work.numel() // dim**2,)](
-            work, gradient.contiguous(), found, dim, size=size, num_warps=1
-        )
-    return found
+    with torch.cuda.device(result.device):
+        kernel[(result.numel() // dim**2,)](*work, result, dim, size=size, num_warps=1)
+    return result
 
 
 @triton.jit
-def _forward(factors, found, dim, size: tl.constexpr):
+def _forward(factors, result, dim, size: tl.constexpr):
     first = tl.program_id(0).to(tl.int64) * dim * dim
     line = tl.arange(0, size)
     row, column = line[:, None], line[None, :]
@@ -43,11 +42,11 @@ def _forward(factors, found, dim, size: tl.constexpr):
         new = (tl.where(line == i, 1.0, 0.0) - known) / pivot
         x = tl.where(row == i, new[None, :], x)
     inside = (row < dim) & (column < dim)
-    tl.store(found + first + row * dim + column, x, mask=inside)
+    tl.store(result + first + row * dim + column, x, mask=inside)
 
 
 @triton.jit
-def _backward(inverse, gradient, found, dim, size: tl.constexpr):
+def _backward(inverse, gradient, result, dim, size: tl.constexpr):
     first = tl.program_id(0).to(tl.int64) * dim * dim
     line = tl.arange(0, size)
     row, column = line[:, None], line[None, :]
@@ -57,4 +56,4 @@ def _backward(inverse, gradient, found, dim, size: tl.constexpr):
     half = tl.sum(a[:, :, None] * g[:, None, :], 0)  # A' G
     whole = tl.sum(half[:, None, :] * a[None, :, :], 2)  # A' G A'
     value = tl.where(row >= column, -whole, 0.0)
-    tl.store(found + first + row * dim + column, value, mask=inside)
+    tl.store(result + first + row * dim + column, value, mask=inside)

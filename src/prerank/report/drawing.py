@@ -1,0 +1,274 @@
+"""What all figures share: bases of displays, colours, names that users give, and panels."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.calibration import DeviationShape, HistogramBand, ReliabilityBand
+from prerank.calibration.curves import check_pits
+from prerank.defaults import BAND_LEVEL, N_SAMPLES
+from prerank.errors import InputError, ShapeError
+from prerank.inputs import column_names
+from prerank.pits import project_pits
+from prerank.pits.ranks import WEIGHTED
+from prerank.preranks import PreRankLike, parse
+from prerank.report.wording import reliability_caption
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+__all__ = [
+    "COLOURS",
+    "NAMED",
+    "STYLES",
+    "Display",
+    "PITDisplay",
+    "name_lines",
+    "short_name",
+    "split_axes",
+]
+
+# The colours of Okabe and Ito, which readers of all kinds of colour vision tell apart. Seven
+# colours and four line styles give 28 pairs before one comes back, and lines differ in grey too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
+STYLES = ("-", "--", "-.", ":")
+
+NAMED = "named"
+"""Mark (`gid`) of what a legend shall name."""
+
+_WIDEST = 16  # characters beside an axis
+
+Share = Literal["none", "all", "row", "col"]
+
+
+class Display:
+    """A result that can be drawn: `plot` takes axes or makes a figure, `caption` says it in words.
+
+    Attributes:
+        ax_: the axes, after `plot`.
+        figure_: their figure.
+    """
+
+    ax_: "Axes"
+    figure_: "Figure | SubFigure"
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches at which the writing is legible."""
+        return 4.0, 4.0
+
+    @property
+    def caption(self) -> str:
+        """One sentence on what is seen."""
+        raise NotImplementedError
+
+    def plot(self, ax: "Axes | None" = None) -> Any:
+        """Draw on the axes, or in a new figure."""
+        raise NotImplementedError
+
+    def _place(self, ax: "Axes | None") -> "Axes":
+        """The axes that were given, or those of a new figure."""
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            _, ax = plt.subplots(figsize=self.size, layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+class PITDisplay(Display):
+    """What the displays of the PITs of one pre-rank share.
+
+    Args:
+        values: what is drawn of one predictor, `(L, J)`.
+        band: where it stays if the forecast is calibrated; None for weighted samples, whose PITs
+            are not exactly uniform.
+        label: name of the pre-rank.
+        names: names of the J components.
+    """
+
+    _FORM = ""  # what is drawn, and its shape
+    _MARKS = ""  # what is judged by the band
+    _ALONE = ""  # name of a single component without a name
+    _measured: ClassVar[Callable[..., dict[str, Any]]]  # from PITs and the level of the band
+
+    def __init__(
+        self,
+        values: Tensor,
+        band: ReliabilityBand | HistogramBand | None,
+        label: str,
+        names: Sequence[str] | None,
+    ) -> None:
+        if values.dim() != 2:
+            raise ShapeError(
+                f"a display shows one predictor: {self._FORM}, got {tuple(values.shape)}"
+            )
+        self._level = None if band is None else band.level
+        self.label = label
+        self.names = _names_of(values.shape[1], names, label or self._ALONE)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        dist: Distribution,
+        y: object,
+        prerank: PreRankLike,
+        *,
+        n_samples: int = N_SAMPLES,
+        generator: torch.Generator | int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Compute the PITs of predictions and draw them.
+
+        Args:
+            dist: `batch_shape (N,)`, `event_shape (D,)`.
+            y: observations `(N, D)`; a DataFrame's columns name the targets.
+            prerank: one pre-rank.
+            n_samples: draws per row where there is no closed form.
+            generator: a generator or seed.
+            options: of `from_pits`: `level`, `ax`, and `levels` of a curve or `bins` of a
+                histogram.
+
+        Example:
+            >>> from torch.distributions import MultivariateNormal
+            >>> from prerank.report import ReliabilityDisplay
+            >>> dist = MultivariateNormal(torch.zeros(200, 3), torch.eye(3))
+            >>> y = 0.3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+            >>> ReliabilityDisplay.from_predictions(dist, y, "marginal", generator=0).caption
+            'marginal: predictions too wide in y0, y1 and y2.'
+        """
+        terms = parse(prerank)
+        if len(terms) != 1:
+            raise InputError(
+                f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
+            )
+        (result,) = project_pits(dist, y, terms, n_samples=n_samples, generator=generator)
+        label, targets = result.prerank.label, column_names(y, dist.event_shape[0])
+        names = result.prerank.component_names(targets, result.z.shape[-1])
+        return cls.from_pits(
+            result.z,
+            label=label,
+            names=names if len(names) > 1 else [label],
+            band=result.method != WEIGHTED,
+            **options,
+        )
+
+    @classmethod
+    def from_pits(
+        cls,
+        z: object,
+        *,
+        label: str = "",
+        names: Sequence[str] | None = None,
+        level: float = BAND_LEVEL,
+        band: bool = True,
+        ax: "Axes | None" = None,
+        **options: Any,
+    ) -> Self:
+        """Draw PITs `(N, J)` that are already there.
+
+        Args:
+            z: PITs.
+            label: name of the pre-rank.
+            names: names of the J components.
+            level: probability of the band.
+            band: False draws none; right for weighted samples, whose PITs are not exactly uniform.
+            ax: where to draw; a new figure by default.
+            options: `levels` of a reliability diagram (100 by default), or `bins` of a histogram
+                (20 by default, or 10 where there are fewer than 400 rows).
+        """
+        values = check_pits(z)
+        parts = cls._measured(values, level if band else None, **options)
+        return cls(**parts, label=label, names=names).plot(ax)
+
+    @property
+    def shapes(self) -> list[DeviationShape]:
+        """How each component deviates; an empty list where there is no band to judge it by."""
+        raise NotImplementedError
+
+    @property
+    def caption(self) -> str:
+        """One sentence on what the shape of the curves or bars means."""
+        if self._level is None:
+            start = f"{self.label}: " if self.label else ""
+            return f"{start}weighted samples, so there is no band to judge the {self._MARKS} by."
+        return reliability_caption(self.label, self.names, self.shapes, level=self._level)
+
+
+def _names_of(components: int, names: Sequence[str] | None, alone: str) -> tuple[str, ...]:
+    """Names of the components of a pre-rank, where none were given too.
+
+    Args:
+        components: J.
+        names: of all of them, or None: then they are numbered.
+        alone: name of a single one without a name.
+    """
+    if names is None:
+        return tuple(str(j) for j in range(components)) if components > 1 else (alone,)
+    if len(names) != components:
+        raise ShapeError(f"{len(names)} names for {components} components: {list(names)}")
+    return tuple(names)
+
+
+def short_name(name: str) -> str:
+    """Both ends of a long name: which one tells it from the others is not known.
+
+    Example:
+        >>> short_name("temperature at two metres above ground")
+        'temperat… ground'
+    """
+    half = _WIDEST // 2
+    return name if len(name) <= _WIDEST else f"{name[:half]}…{name[1 - half :]}"
+
+
+def name_lines(ax: "Axes", **options: Any) -> None:
+    """Draw a legend that takes names for what they are: no formulas in them, none left out.
+
+    Args:
+        ax: where to draw, and whose lines have names.
+        options: passed to `Axes.legend`.
+    """
+    drawn = [artist for artist in (*ax.collections, *ax.lines) if artist.get_gid() == NAMED]
+    names = [str(artist.get_label()) for artist in drawn]
+    # A leading underscore would hide the entry, and a dollar sign begin a formula.
+    shown = [f" {name}" if name.startswith("_") else name for name in names]
+    legend = ax.legend(drawn, shown, fontsize="small", frameon=False, **options)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def split_axes(
+    ax: "Axes", rows: int, columns: int, *, sharex: Share = "all", sharey: Share = "all"
+) -> npt.NDArray[np.object_]:
+    """Hide axes and put a grid of panels in their place.
+
+    Args:
+        ax: axes of any figure, in a grid or at a place of their own.
+        rows: of the grid.
+        columns: of the grid.
+        sharex: which panels share the horizontal axis.
+        sharey: likewise.
+
+    Returns:
+        Axes `(rows, columns)`.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> split_axes(Figure().subplots(), 2, 3).shape
+        (2, 3)
+    """
+    ax.set_axis_off()
+    spec, box = ax.get_subplotspec(), ax.get_position()
+    grid: Any
+    if spec is not None:
+        grid = spec.subgridspec(rows, columns)
+    else:
+        edges = {"left": box.x0, "bottom": box.y0, "right": box.x1, "top": box.y1}
+        grid = ax.figure.add_gridspec(rows, columns, **edges)
+    return grid.subplots(sharex=sharex, sharey=sharey, squeeze=False)

@@ -1,0 +1,256 @@
+"""Text for readers: words for pre-ranks and deviations, lists of names, p-values, tables."""
+
+import numbers
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from prerank.calibration import DeviationShape
+from prerank.defaults import BAND_LEVEL
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "EXPLANATIONS",
+    "Cell",
+    "Column",
+    "Explanation",
+    "explanation_of",
+    "grouped_names",
+    "joined_names",
+    "listed",
+    "p_text",
+    "reliability_caption",
+    "shape_words",
+    "table_columns",
+    "words_in",
+]
+
+_SMALL_P = 0.001
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A pre-rank in words.
+
+    Attributes:
+        question: that it asks of a prediction.
+        formula: what is ranked.
+        small: what PITs that are too small say.
+        large: what PITs that are too large say.
+        outer: what PITs at both ends say.
+        inner: what PITs in the middle say.
+        blind: what it cannot see.
+        repair: what to try where it fails.
+    """
+
+    question: str
+    formula: str
+    small: str
+    large: str
+    outer: str
+    inner: str
+    blind: str
+    repair: str
+
+
+def words_in(package: str, name: str) -> dict[str, Any]:
+    """Tables of words that are kept beside the code, in TOML."""
+    return tomllib.loads((resources.files(package) / name).read_text(encoding="utf-8"))
+
+
+_TABLES = words_in("prerank.report", "explanations.toml")
+EXPLANATIONS = {
+    label: Explanation(**_TABLES[table.get("same_as", label)]) for label, table in _TABLES.items()
+}
+"""Words of every pre-rank by its name."""
+
+_OTHER = EXPLANATIONS.pop("other")
+
+
+def explanation_of(label: str) -> Explanation:
+    """Words for a pre-rank by its label; general ones for a function of one's own.
+
+    Example:
+        >>> explanation_of("dependency(2)").question
+        'Are neighbouring targets as alike as predicted?'
+    """
+    return EXPLANATIONS.get(label.partition("(")[0], _OTHER)
+
+
+def shape_words(label: str, shape: DeviationShape) -> str:
+    """What a deviation of this shape says of the pre-rank.
+
+    Example:
+        >>> shape_words("marginal", DeviationShape(True, 1, 1))
+        'observed values higher than predicted and predictions too narrow'
+    """
+    words = explanation_of(label)
+    shift = {1: words.large, -1: words.small}.get(shape.shift)
+    spread = {1: words.outer, -1: words.inner}.get(shape.spread)
+    uneven = "uneven in a way that is neither a shift nor a wrong spread"
+    return " and ".join(filter(None, [shift, spread])) or uneven
+
+
+def reliability_caption(
+    label: str, names: Sequence[str], shapes: Sequence[DeviationShape], *, level: float = BAND_LEVEL
+) -> str:
+    """Say in one sentence what the curves of one pre-rank mean.
+
+    Args:
+        label: of the pre-rank, which decides the words.
+        names: of the J components.
+        shapes: of the J components.
+        level: probability of the band.
+
+    Example:
+        >>> low, fine = DeviationShape(True, -1, 0), DeviationShape(False, -1, 0)
+        >>> reliability_caption("marginal", ["rain", "wind"], [low, fine])
+        'marginal: observed values lower than predicted in rain; within the 95 % band in wind.'
+        >>> reliability_caption("scale", ["scale"], [DeviationShape(True, 0, 1)])
+        'scale: a distance between the targets that varies more than predicted.'
+    """
+    inside = f"within the {100 * level:g} % band"
+    meanings = [shape_words(label, shape) if shape.outside else inside for shape in shapes]
+    sentence = grouped_names(zip(names, meanings, strict=True), total=len(names))
+    return f"{label}: {sentence}." if label else f"{sentence}."
+
+
+def grouped_names(
+    meanings: Iterable[tuple[str, str]], *, total: int, everyone: str | None = None
+) -> str:
+    """Names that share a meaning, together.
+
+    Args:
+        meanings: pairs of a name and what is said of it.
+        total: how many names there are; a single one is not mentioned.
+        everyone: stands for all names, where all share one meaning.
+
+    Example:
+        >>> grouped_names([("a", "too low"), ("b", "too high"), ("c", "too low")], total=3)
+        'too low in a and c; too high in b'
+    """
+    groups: dict[str, list[str]] = {}
+    for name, meaning in meanings:
+        groups.setdefault(meaning, []).append(name)
+    if total == 1:
+        return "; ".join(groups)
+    return "; ".join(
+        f"{meaning} in {everyone if everyone and len(names) == total else listed(names)}"
+        for meaning, names in groups.items()
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: `a, b and c`."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def joined_names(names: Iterable[str]) -> str:
+    """Names with commas between, and quotes around one that holds a comma.
+
+    Example:
+        >>> joined_names(["rain, mm", "wind"])
+        '"rain, mm", wind'
+    """
+    quoted = ('"{}"'.format(name.replace('"', '""')) if "," in name else name for name in names)
+    return ", ".join(quoted)
+
+
+def p_text(value: float) -> str:
+    """A p-value for readers, the same everywhere.
+
+    Example:
+        >>> p_text(0.25), p_text(2e-5)
+        ('0.250', '<0.001')
+    """
+    return f"<{_SMALL_P:g}" if value < _SMALL_P else f"{value:.3f}"
+
+
+class Cell(NamedTuple):
+    """What a cell shows, and what it is sorted by: None where the value is missing."""
+
+    text: str
+    value: str | None
+
+
+class Column(NamedTuple):
+    """Name, kind and cells of a column."""
+
+    name: str
+    numeric: bool
+    cells: list[Cell]
+
+
+def table_columns(frame: "pd.DataFrame") -> list[Column]:
+    """Turn the columns of a table into text.
+
+    Floats get four significant digits, and p-values, in a column `p` or `p_...`, three decimals.
+    Truth values read yes and no. Missing values and empty strings are blank.
+
+    Args:
+        frame: any table; its index is left out.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"n": [12, 3], "pce": [0.0123456, None], "p": [2e-5, 0.25]})
+        >>> for column in table_columns(frame):
+        ...     print(column.name, [cell.text for cell in column.cells])
+        n ['12', '3']
+        pce ['0.01235', '']
+        p ['<0.001', '0.250']
+    """
+    # By position, because names may repeat.
+    return [_column(str(name), frame.iloc[:, j]) for j, name in enumerate(frame.columns)]
+
+
+def _column(name: str, values: Iterable[object]) -> Column:
+    known = [None if _is_missing(value) else value for value in values]
+    present = [value for value in known if value is not None]
+    numeric = bool(present) and all(_is_number(value) for value in present)
+    is_p = name == "p" or name.startswith("p_")
+    cells = []
+    for value in known:
+        text = "" if value is None else _text(value, is_p)
+        raw = _raw(value) if numeric else text
+        cells.append(Cell(text, None if value is None else raw))
+    return Column(name, numeric, cells)
+
+
+def _is_missing(value: Any) -> bool:
+    import pandas as pd
+
+    if isinstance(value, str):
+        return not value.strip()
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _text(value: Any, is_p: bool) -> str:
+    if isinstance(value, bool | np.bool):
+        return "yes" if value else "no"
+    if isinstance(value, numbers.Integral) or not _is_number(value):
+        return str(value)
+    number = float(value)
+    if is_p and 0 <= number <= 1:
+        return p_text(number)
+    if number == 0 or 1e-4 <= abs(number) < 1e7:
+        return np.format_float_positional(
+            number, precision=4, unique=False, fractional=False, trim="-"
+        )
+    return f"{number:.4g}"
+
+
+def _raw(value: Any) -> str:
+    if value is None or isinstance(value, numbers.Integral):
+        return str(value)
+    return repr(float(value)).replace("inf", "Infinity")  # as a browser reads it

@@ -5,6 +5,8 @@ import resource
 import shutil
 import struct
 import zipfile
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import h5py
@@ -27,14 +29,23 @@ from prerank.study import Plan, Store
 GIB = 2**30
 
 
-@pytest.fixture
-def bounded():
+@contextmanager
+def limited():
     """No more than 2 GiB beyond what the process has, so that an attempt fails at once."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2 * GIB, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.fixture
+def bounded():
+    """The same around a whole test."""
+    with limited():
+        yield
 
 
 @pytest.fixture
@@ -43,7 +54,7 @@ def observed(tmp_path):
     return tmp_path / "y.csv"
 
 
-SHAPES = [(2**28,), (2**40,), (2**62, 2**62), (2**31, 2**31, 4)]
+SHAPES = [(2**28,), (2**62, 2**62), (2**31, 2**31, 4)]
 
 
 @pytest.mark.usefixtures("bounded")
@@ -81,32 +92,17 @@ def long_text():
 
 
 def long_bytes():
-    column = pa.array([bytes(2**20)], pa.binary(2**20)).take(pa.array(np.zeros(1500, np.int32)))
-    return pa.table({"x0": column, "y0": np.arange(1500.0)})
+    part = pa.table({"x0": pa.nulls(50, pa.binary(2**20)), "y0": np.arange(50.0)})
+    return pa.concat_tables([part] * 30)
 
 
 def long_lists():
-    ends = pa.array(np.arange(0, 2**24 + 1, 2**14, dtype=np.int32))
-    lists = pa.ListArray.from_arrays(ends, pa.array(np.zeros(2**24)))
+    ends = pa.array(np.arange(0, 2**19 + 1, 2**9, dtype=np.int32))
+    values = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(256), 2**19, [None, pa.py_buffer(bytes(2**27))]
+    )
+    lists = pa.ListArray.from_arrays(ends, values)
     return pa.concat_tables([pa.table({"x0": lists, "y0": np.arange(2.0**10)})] * 12)
-
-
-PARQUET = {
-    "long lists": (long_lists, "1\\.\\d"),
-    "many rows": (many_rows, "1\\.0"),
-    "long text": (long_text, "2\\.9"),
-    "long bytes": (long_bytes, "1\\.5"),
-}
-
-
-@pytest.fixture(scope="module", params=PARQUET)
-def packed(request, tmp_path_factory):
-    """A small file of a large table, with and without the schema that Arrow adds."""
-    build, size = PARQUET[request.param]
-    path = tmp_path_factory.mktemp("packed") / "a.parquet"
-    pq.write_table(build(), path, compression="zstd", store_schema=request.param == "many rows")
-    assert path.stat().st_size < 2**20
-    return path, size
 
 
 def read_as_result(path):
@@ -121,14 +117,26 @@ READERS = {
     "stored table": lambda path: load_table("a", path.parent),
     "result": read_as_result,
 }
+# Who reads it, with and without the schema that Arrow adds: all readers meet the cheapest file.
+PARQUET = {
+    "many rows": (many_rows, "1\\.0", READERS),
+    "long text": (long_text, "2\\.9", ["import", "result"]),
+    "long bytes": (long_bytes, "1\\.5", ["stored table"]),
+    "long lists": (long_lists, "1\\.\\d", ["import"]),
+}
 
 
-@pytest.mark.usefixtures("bounded")
-@pytest.mark.parametrize("reader", READERS)
-def test_parquet(reader, packed):
-    path, size = packed
-    with pytest.raises(InputError, match=rf"\.parquet: the file claims to hold {size} GiB"):
-        READERS[reader](path)
+@pytest.mark.parametrize("case", PARQUET)
+def test_parquet(case, tmp_path):
+    """A small file of a large table."""
+    build, size, readers = PARQUET[case]
+    path = tmp_path / "a.parquet"
+    pq.write_table(build(), path, compression="zstd", store_schema=case == "many rows")
+    assert path.stat().st_size < 2**20
+    words = rf"\.parquet: the file claims to hold {size} GiB"
+    for reader in readers:
+        with limited(), pytest.raises(InputError, match=words):
+            READERS[reader](path)
 
 
 @pytest.mark.parametrize("column", [[["a"]] * 20, [{"a": "b"}] * 20, [[{"a": b"b"}]] * 20])
@@ -201,47 +209,45 @@ def fitted(request):
     return model.fit(rng.normal(size=(40, 2)), rng.normal(size=(40, 2)))
 
 
+def refuse(folder, settings, words):
+    (folder / "model.json").write_text(json.dumps(settings))
+    seal_model(folder, "model.json")
+    with pytest.raises(InputError, match=rf"not a complete model.*{words}"):
+        load_model(folder)
+
+
 @pytest.mark.usefixtures("bounded")
-@pytest.mark.parametrize("sizes", NETWORKS, ids=lambda sizes: next(iter(sizes)))
-def test_networks(fitted, sizes, tmp_path):
+def test_networks(fitted, tmp_path):
     fitted.save(tmp_path)
     settings = json.loads((tmp_path / "model.json").read_text())
-    settings["network"] |= sizes
-    (tmp_path / "model.json").write_text(json.dumps(settings))
-    seal_model(tmp_path, "model.json")
-    with pytest.raises(InputError, match=r"not a complete model.*shape \(1, "):
-        load_model(tmp_path)
+    for sizes in NETWORKS:
+        refuse(tmp_path, settings | {"network": settings["network"] | sizes}, r"shape \(1, ")
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        {"n_features_in": 0},
-        {"n_features_in": 10**9},
-        {"n_outputs": 7},
-        {"target_names": ["a"]},
-        {"feature_names_in": ["a", "b", "c"]},
-    ],
-    ids=lambda claim: next(iter(claim)),
-)
-def test_numbers_that_do_not_fit_the_network(fitted, claim, tmp_path):
+CLAIMS = [
+    {"n_features_in": 0},
+    {"n_features_in": 10**9},
+    {"n_outputs": 7},
+    {"target_names": ["a"]},
+    {"feature_names_in": ["a", "b", "c"]},
+]
+
+
+def test_numbers_that_do_not_fit_the_network(fitted, tmp_path):
     fitted.save(tmp_path)
-    settings = json.loads((tmp_path / "model.json").read_text()) | claim
-    (tmp_path / "model.json").write_text(json.dumps(settings))
-    seal_model(tmp_path, "model.json")
-    with pytest.raises(InputError, match=r"not a complete model.*numbers of inputs"):
-        load_model(tmp_path)
+    settings = json.loads((tmp_path / "model.json").read_text())
+    for claim in CLAIMS:
+        refuse(tmp_path, settings | claim, "numbers of inputs")
 
 
 def test_a_floor_too_large_for_an_integer():
     assert MixtureNetwork(1, 1, scale_floor=10**20).scale_floor == 1e20
 
 
-@pytest.mark.parametrize("hidden", [(3,), (5, 7), (2, 3, 4)])
-@pytest.mark.parametrize("sizes", [(1, 1), (3, 2), (2, 6)])
-def test_flows_know_their_size_before_they_are_built(sizes, hidden):
-    network = FlowNetwork(*sizes, bins=5, hidden=hidden)
-    assert network.n_parameters == len(network.initial(0))
+def test_flows_know_their_size_before_they_are_built():
+    for sizes, hidden in product([(1, 1), (3, 2), (2, 6)], [(3,), (5, 7), (2, 3, 4)]):
+        network = FlowNetwork(*sizes, bins=5, hidden=hidden)
+        assert network.n_parameters == len(network.initial(0))
 
 
 def test_what_a_file_may_hold(tmp_path):

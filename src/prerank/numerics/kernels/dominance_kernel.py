@@ -75,10 +75,11 @@ def _points_of_row(points, dim, size, tall: tl.constexpr, block: tl.constexpr):
 def _forward(
     points, reference, weights, counts, dim, size, count, tall: tl.constexpr, block: tl.constexpr
 ):
-    row, d, _, inside, point = _points_of_row(points, dim, size, tall, block)
+    # Every name has one type in a kernel: the draws have another one than the sigmoids.
+    row, d, _draws, inside, point = _points_of_row(points, dim, size, tall, block)
     total = tl.zeros((block,), dtype=point.dtype)
     for r in range(count):
-        _, product = _below(point, reference, row, r, d, dim, count, inside)
+        _sigmoid, product = _below(point, reference, row, r, d, dim, count, inside)
         total += tl.load(weights + row * count + r) * product
     column = tl.arange(0, block)
     tl.store(counts + row * size + column, total, mask=column < size)

@@ -10,7 +10,6 @@ from torch.distributions import MultivariateNormal
 from prerank import Ensemble, MixtureRegressor, diagnose
 from prerank.datasets import AR1Regression
 from prerank.diagnosis import diagnose_by
-from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.estimators.model_page import fit_page
 from prerank.report.html import write_page
 from prerank.study import Plan, Store, run_study
@@ -61,7 +60,7 @@ def write_diagnosis(folder):
 def write_groups(folder):
     groups = np.arange(N) % 3
     found = diagnose_by(normal(torch.eye(3)), observed(), groups, generator=0)
-    return write_page(diagnosis_page(found), folder / "groups.html")
+    return found.to_html(folder / "groups.html")
 
 
 def write_fit(folder):

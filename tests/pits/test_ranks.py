@@ -420,3 +420,16 @@ def test_energy_scores_of_equal_distances_tie():
     below = (values[1:] < values[0]).sum(0)
     also = (moved[[0, 2, 3]] < moved[1]).sum(0)
     assert (below == also).double().mean() > 0.999
+
+
+def test_null_pits_of_a_stack_are_those_of_its_members():
+    generator = torch.Generator().manual_seed(0)
+    samples = torch.randn(4, 3, 6, 2, generator=generator)  # (S, M, N, D)
+    y = torch.randn(3, 6, 2, generator=generator)
+    options = {"generator": 0, "with_null_pits": True}
+    [whole] = project_pits(Ensemble(samples), y, (Marginal(),), **options)
+    assert whole.null_pits.shape == (4, 3, 6, 2)
+    for member in range(3):
+        [alone] = project_pits(Ensemble(samples[:, member]), y[member], (Marginal(),), **options)
+        torch.testing.assert_close(whole.z[member], alone.z)
+        torch.testing.assert_close(whole.null_pits[:, member], alone.null_pits)

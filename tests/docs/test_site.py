@@ -21,8 +21,9 @@ SITE = ROOT / "build" / "docs"
 REFERENCE = [page.stem for page in sorted((ROOT / "docs" / "reference").glob("prerank*.md"))]
 # Rooms that only others use; the names of estimators, penalty and scores are the package's.
 INNER = {
-    *("cli", "estimators", "inputs", "kernels", "numerics", "penalty", "scores"),
-    *("storage", "__main__"),
+    *("cli", "estimators", "inputs", "numerics", "penalty", "scores"),
+    *("defaults", "extras", "__main__"),
+    *("engines", "forecasts", "moved"),  # modules under their old names
 }
 
 

@@ -1,15 +1,22 @@
-"""Calibration after training: recalibrated distributions, to compare the penalty with."""
+"""Calibration after training: the head, and recalibrated margins and regions beside it."""
 
 from prerank.recalibration.base import Recalibrator
+from prerank.recalibration.change import Change
+from prerank.recalibration.copies import Copies
 from prerank.recalibration.corrections import Correction
 from prerank.recalibration.hdr import HDRRecalibrated, HDRRecalibrator
+from prerank.recalibration.head import CalibrationHead, calibrate
 from prerank.recalibration.marginal import MarginalRecalibrated, MarginalRecalibrator
 
 __all__ = [
+    "CalibrationHead",
+    "Change",
+    "Copies",
     "Correction",
     "HDRRecalibrated",
     "HDRRecalibrator",
     "MarginalRecalibrated",
     "MarginalRecalibrator",
     "Recalibrator",
+    "calibrate",
 ]

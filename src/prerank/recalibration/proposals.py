@@ -27,7 +27,8 @@ class Pool(NamedTuple):
 
     Attributes:
         points: `(S, N, D)`.
-        log_components: log of f and of the other laws at the points, `(J, S, N)`, in float64.
+        log_components: log-density of f and of the other distributions at the points,
+            `(J, S, N)`, in float64.
         log_q: log-density of the proposal there, `(S, N)`.
     """
 
@@ -41,14 +42,14 @@ class Pool(NamedTuple):
         return self.log_components[0]
 
     def coefficients(self, log_h: Tensor) -> Tensor:
-        r"""Write a function h as a sum of the laws; the sum of coefficients is its integral.
+        r"""Write h as a sum of the distributions; the sum of the coefficients is its integral.
 
         .. math:: \int h = \sum_j \beta_j, \qquad
                   \beta = \arg\min \sum_s \Big(\frac{h}{q} - \sum_j \beta_j \frac{f_j}{q}\Big)^2.
 
-        Every law integrates to one, and the residuals to 0, since q is itself a sum of the laws:
-        the closer h is to such a sum, the smaller the error of its integral (control variates;
-        Owen and Zhou, 2000).
+        Every distribution integrates to one, and the residuals to 0, since q is itself a sum of the
+        distributions: the closer h is to such a sum, the smaller the error of its integral (control
+        variates; Owen and Zhou, 2000).
 
         Args:
             log_h: `(S, N)`, of a size that its exponential does not overflow.
@@ -67,7 +68,7 @@ class Pool(NamedTuple):
 
 
 class Proposal:
-    r"""A law f, and Gaussian ones that are wider and narrower but have about the same level sets.
+    r"""A distribution f, and wider and narrower Gaussian ones with about the same level sets.
 
     .. math:: q = \tfrac12 f + \sum_j p_j f_j, \qquad f_j \approx c_j f^{1 / s_j^2}, \qquad
               s_j = \big(1 + \sqrt{2 / D}\big)^j, \quad j = -2, -1, 1, 2, \dots
@@ -75,14 +76,15 @@ class Proposal:
     Where the components of a Gaussian mixture lie apart, a power of it is a mixture again, with
     factors :math:`s L_k` and weights in proportion to
     :math:`\pi_k^{1 / s^2} |L_k|^{1 - 1 / s^2}`: the wide components have the low densities to
-    themselves. That is :math:`f_j`. For a law that is no mixture, a Gaussian one that is near it
-    stands in: moved with the margins where these were recalibrated, else a normal with its moments,
-    as found from draws. Neighbours overlap: the distance of a normal draw from its centre varies by
-    :math:`1 / \sqrt{2 D}` of itself.
+    themselves. That is :math:`f_j`. For a distribution that is not a mixture, a Gaussian one near
+    it stands in: moved with the margins where these were recalibrated, else a normal with its
+    moments, as found from draws. Neighbours overlap: the distance of a normal draw from its centre
+    varies by :math:`1 / \sqrt{2 D}` of itself.
 
     Args:
         base: f, `batch_shape (N,)`, with `log_prob`.
-        reach: how far out the widest law has to go, as the normal score of what f has beyond.
+        reach: how far out the widest distribution has to go, as the normal score of what f has
+            beyond.
         generator: source of the draws for the moments.
 
     Example:
@@ -120,7 +122,7 @@ class Proposal:
 
         Args:
             n: S, at least 2.
-            shares: of the laws, `(N, J)`; those of q by default.
+            shares: of the distributions, `(N, J)`; those of q by default.
             generator: source of the draws.
         """
         weights = self.shares if shares is None else shares
@@ -164,7 +166,7 @@ class Proposal:
 
 @singledispatch
 def _gaussian(base: Distribution, generator: torch.Generator | None) -> GaussianMixture:
-    """A mixture that is near a law: here a normal with the moments of draws."""
+    """A mixture that is near a distribution: here a normal with the moments of draws."""
     points = draw(base, _MOMENT_DRAWS, generator=generator).points
     centred = points - points.mean(0)
     covariance = torch.einsum("snd,sne->nde", centred, centred) / len(points)

@@ -1,0 +1,123 @@
+"""Gaussian mixtures taken apart for a change of their widths, correlations and weights."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.distributions import GaussianMixture
+from prerank.numerics.matrices import row_norms, symmetric_eigen
+from prerank.recalibration.change import Change
+
+__all__ = ["Anatomy"]
+
+
+_LEAST = -1e4  # log-weight of a component without weight: infinity times 0 has no gradient
+
+
+class Anatomy(NamedTuple):
+    """Parts of a mixture that a change needs, computed once: constants of the rows.
+
+    Attributes:
+        logits: log-weights `(..., K)`.
+        mean: predicted mean `(..., D)`.
+        offsets: locations less the mean, `(..., K, D)`.
+        widths: standard deviations of the components, `(..., K, D)`.
+        ratios: these over the predicted ones, `(..., K, D)`.
+        unit: factors of the components' correlations, `(..., K, D, D)`.
+        values: eigenvalues of the components' correlations, `(..., K, D)`.
+        vectors: their eigenvectors `(..., K, D, D)`, in rows.
+        axes: principal axes of the predicted correlations, `(..., D, D)`, in rows.
+    """
+
+    logits: Tensor
+    mean: Tensor
+    offsets: Tensor
+    widths: Tensor
+    ratios: Tensor
+    unit: Tensor
+    values: Tensor
+    vectors: Tensor
+    axes: Tensor
+
+    @classmethod
+    def of(cls, dist: GaussianMixture) -> "Anatomy":
+        """Take a mixture apart."""
+        mean, sd, widths = dist.mean, dist.variance.sqrt(), row_norms(dist.scale_tril)
+        unit = dist.scale_tril / widths.unsqueeze(-1)
+        exact = unit.double()  # a product of nearly singular factors loses half of the digits
+        values, vectors = symmetric_eigen(exact @ exact.mT)
+        correlations = dist.covariance_matrix / (sd.unsqueeze(-1) * sd.unsqueeze(-2))
+        return cls(
+            dist.logits.clamp_min(_LEAST),
+            mean,
+            dist.loc - mean.unsqueeze(-2),
+            widths,
+            widths / sd.unsqueeze(-2),
+            unit,
+            values.clamp_min(torch.finfo(values.dtype).eps).to(unit),
+            vectors.to(unit),
+            symmetric_eigen(correlations)[1],
+        )
+
+    def rows(self, index: Tensor) -> "Anatomy":
+        """Parts of the rows of an index `(b,)`, or `(F, b)` for F sets: `(F, *stack, b, ...)`."""
+        axis = self.mean.dim() - 2
+
+        def picked(part: Tensor) -> Tensor:
+            return part.movedim(axis, 0)[index].movedim(index.dim() - 1, axis + index.dim() - 1)
+
+        return Anatomy(*map(picked, self))
+
+    def changed(self, change: Change, levels: frozenset[str]) -> GaussianMixture:
+        """Put the mixture together again, with a change whose stack is `batch_shape[:-1]`.
+
+        Args:
+            change: see `Change`.
+            levels: those that are not the identity; the others are not computed.
+        """
+        rowwise = Change(*(part.unsqueeze(change.width.dim()) for part in change))
+        logits, offsets, unit = self.logits, self.offsets, self.unit
+        if "common" in levels:
+            logits = torch.log_softmax(logits * rowwise.temperature.exp().unsqueeze(-1), -1)
+        if "targets" in levels:
+            grown = rowwise.contraction.expm1().unsqueeze(-2) * self.ratios
+            offsets = offsets + grown * offsets
+        if levels & {"dependence", "mixing"}:
+            unit = self._factor(rowwise, levels)
+        # Copies come before components, (..., C, K, D); then both axes become one.
+        widths = (rowwise.width.unsqueeze(-1) + rowwise.widths).unsqueeze(-2)
+        moves = rowwise.shifts.unsqueeze(-2)
+        if "copies" in levels:
+            logits = logits.unsqueeze(-2) + torch.log_softmax(rowwise.weights, -1).unsqueeze(-1)
+            logits = logits.flatten(-2)
+            widths, moves = widths + rowwise.copy_widths, moves + rowwise.copy_shifts
+        own = self.widths.unsqueeze(-3)
+        loc = (self.mean.unsqueeze(-2) + offsets).unsqueeze(-3) + moves.unsqueeze(-2) * own
+        tril = (widths.exp().unsqueeze(-2) * own).unsqueeze(-1) * unit.unsqueeze(-4)
+        return GaussianMixture(
+            logits, loc.flatten(-3, -2), tril.flatten(-4, -3), validate_args=False
+        )
+
+    def _factor(self, change: Change, levels: frozenset[str]) -> Tensor:
+        """Factors of the correlations, changed, stretched and mixed, `(..., K, D, D)`."""
+        unit, lengths = self.unit, self.unit.new_ones(())
+        if "dependence" in levels:
+            power = 0.5 * change.coupling.exp()[..., None, None]
+            root = self.vectors.mT * (power * self.values.log()).exp().unsqueeze(-2)
+            stretch = self.axes.mT @ (change.directions.exp().unsqueeze(-1) * self.axes)
+            root = stretch.unsqueeze(-3) @ (root / _lengths(root))
+            lengths = _lengths(root)
+            unit = root / lengths
+        if "mixing" in levels:
+            root = change.blend.unsqueeze(-3) @ unit
+            unit = root / _lengths(root)
+        # Rounding may leave a correlation matrix that is not positive definite.
+        size, exact = unit.shape[-1], unit.double()
+        spare = 8 * size * torch.finfo(exact.dtype).eps * torch.eye(size).to(exact)
+        return lengths * torch.linalg.cholesky(exact @ exact.mT + spare).to(unit)
+
+
+def _lengths(matrix: Tensor) -> Tensor:
+    """Norms of the rows, as a column."""
+    return torch.linalg.vector_norm(matrix, dim=-1, keepdim=True)

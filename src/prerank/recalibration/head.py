@@ -1,0 +1,299 @@
+"""The calibration head: one small change that makes a forecast calibrated in every pre-rank."""
+
+import json
+from os import PathLike
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.adapters.mixtures import as_gaussian_mixture
+from prerank.distributions import Ensemble, GaussianMixture
+from prerank.errors import InputError, NotApplicableError, ShapeError
+from prerank.extras import needed_by
+from prerank.files import read_tensors, write_tensors
+from prerank.inputs import (
+    as_count,
+    as_positive,
+    check_distribution,
+    check_observations,
+    column_names,
+    full_precision,
+)
+from prerank.penalty import CalibrationPenalty
+from prerank.preranks import Custom, PreRankLike, Projection, applicable, is_all, parse
+from prerank.recalibration.anatomy import Anatomy
+from prerank.recalibration.change import Change, described
+from prerank.recalibration.copies import Copies
+from prerank.recalibration.head_fitting import fit_change
+from prerank.recalibration.subjects import subject_of
+
+__all__ = ["CalibrationHead", "calibrate"]
+
+_MIN_ROWS = 20
+_FORMAT = "1"
+
+
+class CalibrationHead:
+    r"""A change of predictive distributions that is fitted behind any predictor.
+
+    The head leaves the predictor alone. It changes widths, shifts, correlations and weights of the
+    predicted distributions in the same way for all rows, by some 20 to 150 numbers (see
+    `prerank.recalibration.change.Change`), and fits them to
+
+    .. math:: \frac1N \sum_i -\log f_i(y_i) + \lambda R(f, y)
+
+    with the penalty R of `prerank.CalibrationPenalty`, on rows that the predictor was not fitted
+    to. An `Ensemble` has no density: the energy score takes the place of the likelihood. The
+    likelihood of rows more than 20 nats above the median counts by its logarithm.
+    Levels of the change that do not improve the score of held-out rows are left out, so a
+    calibrated forecast comes back unchanged, and R counts only as far as the PITs deviate by more
+    than noise (`prerank.recalibration.head_fitting.fit_change` has the details).
+
+    Args:
+        preranks: of the penalty; `"all"` for every pre-rank of the paper that applies.
+        strength: lambda; 0 fits the likelihood alone.
+        copies: C, the number of copies of each component.
+        n_samples: draws per row of the penalty.
+        steps: of the fit to likelihood and penalty, which follows that to the likelihood alone.
+        batch_size: rows per step of that fit, for Gaussian forecasts and ensembles.
+        seed: of halves, batches and draws.
+
+    Attributes:
+        change_: what was fitted.
+        amounts_: for each level of the change, from few numbers to many, the part of the way to
+            its optimum that held-out rows support; 0 where they do not.
+        gains_: for each level, the improvement of the mean score on held-out rows.
+        skipped_: pre-ranks of `"all"` that do not apply, with the reason.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> y = torch.randn(2000, 2, generator=torch.Generator().manual_seed(0))
+        >>> narrow = MultivariateNormal(torch.zeros(2000, 2), 0.25 * torch.eye(2))
+        >>> head = CalibrationHead(steps=20).fit(narrow, y)
+        >>> print(head.report())
+        widths of y0 and y1 by 2.0
+        >>> type(head(narrow)).__name__
+        'GaussianMixture'
+    """
+
+    def __init__(
+        self,
+        preranks: PreRankLike = "all",
+        strength: float = 10.0,
+        copies: int = 4,
+        *,
+        n_samples: int = 16,
+        steps: int = 100,
+        batch_size: int = 2048,
+        seed: int = 0,
+    ) -> None:
+        parse(preranks)  # says now what is wrong with it
+        self.preranks = preranks
+        self.strength = strength if strength == 0 else as_positive(strength, "strength")
+        self.copies = as_count(copies, "copies", minimum=1)
+        self.n_samples = as_count(n_samples, "n_samples", minimum=2)
+        self.steps = as_count(steps, "steps", minimum=1)
+        self.batch_size = as_count(batch_size, "batch_size", minimum=2)
+        self.seed = as_count(seed, "seed", minimum=0)
+
+    def fit(self, dist: Distribution, y: object) -> Self:
+        """Fit to predictions and observations of rows that the predictor has not seen.
+
+        Args:
+            dist: `batch_shape (..., N)`, `event_shape (D,)`: Gaussian mixtures and normals, any
+                other distribution with a density, or an `Ensemble`. Each member of a stack gets a
+                change of its own.
+            y: observations `(..., N, D)`; a DataFrame's columns name the targets.
+        """
+        base = _checked(dist)
+        observed = check_observations(base, y).detach()
+        names = column_names(y, observed.shape[-1])
+        if observed.shape[-2] < _MIN_ROWS:
+            raise InputError(
+                f"y has {observed.shape[-2]} rows: a calibration head needs at least {_MIN_ROWS} "
+                "that the predictor was not fitted to, and some hundreds to be of use"
+            )
+        terms, skipped = applicable(self.preranks, base)
+        for term in terms:
+            term.check(base)
+        with full_precision():
+            fitted = fit_change(
+                subject_of(base, observed),
+                CalibrationPenalty(terms, n_samples=self.n_samples) if self.strength else None,
+                strength=self.strength,
+                copies=self.copies,
+                steps=self.steps,
+                rows=self.batch_size,
+                seed=self.seed,
+            )
+        self.change_, self.amounts_, self.gains_ = fitted
+        self.skipped_ = skipped
+        self.target_names_ = tuple(map(str, names))
+        self.kind_ = _kind(base)
+        return self
+
+    def __call__(self, dist: Distribution) -> Distribution:
+        """Calibrate predictions; they come back as they are where nothing was to be changed.
+
+        Args:
+            dist: as for `fit`, any number of rows.
+
+        Returns:
+            A `GaussianMixture` for Gaussian mixtures and normals; for an `Ensemble` one of as many
+            members; for other densities a distribution with `log_prob`, `sample` and, where `dist`
+            has it, `rsample`. Gradients do not reach the parameters of Gaussian predictions.
+        """
+        change = self._fitted()
+        base = _checked(dist)
+        stack, targets = change.width.shape, change.widths.shape[-1]
+        if base.event_shape[0] != targets:
+            raise ShapeError(
+                f"dist has event_shape {tuple(base.event_shape)}, but this head was fitted for "
+                f"{targets} targets"
+            )
+        if stack and base.batch_shape[:-1] != stack:
+            raise ShapeError(
+                f"dist has batch_shape {tuple(base.batch_shape)}, but this head was fitted to a "
+                f"stack of shape {tuple(stack)}"
+            )
+        if _kind(base) != self.kind_:
+            raise NotApplicableError(
+                f"dist is of kind {_kind(base)!r}, but this head was fitted to {self.kind_!r}: the "
+                "same numbers mean different changes; fit a head for each kind"
+            )
+        levels = change.active
+        if not levels:
+            return base
+        with full_precision():
+            if isinstance(base, GaussianMixture):
+                with torch.no_grad():
+                    own = Change(*(part.to(base.loc) for part in change))
+                    return Anatomy.of(base).changed(own, levels)
+            copies = Copies(base, change)
+            if not isinstance(base, Ensemble):
+                return copies
+            members = len(base.samples)
+            chosen = copies.allocate(members, torch.Generator().manual_seed(self.seed))
+            return Ensemble(copies.place(base.samples, chosen), base.weights)
+
+    def report(self) -> str:
+        """What the head changes, in words."""
+        change = self._fitted()
+        if change.width.dim():
+            return f"a stack of {change.width.numel()} changes"
+        return described(change, self.target_names_)
+
+    def __repr__(self) -> str:
+        """The arguments, and what was fitted."""
+        text = self.preranks if isinstance(self.preranks, str) else _spelled(self.preranks)
+        call = f"CalibrationHead({text!r}, strength={self.strength:g}, copies={self.copies})"
+        return f"<{call}: {self.report() if hasattr(self, 'change_') else 'not fitted'}>"
+
+    @needed_by("CalibrationHead.save")
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the head to a file in the safetensors format.
+
+        Example:
+            >>> import tempfile
+            >>> from torch.distributions import MultivariateNormal
+            >>> dist = MultivariateNormal(torch.zeros(50, 2), torch.eye(2))
+            >>> head = CalibrationHead(steps=2).fit(dist, torch.zeros(50, 2))
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     head.save(folder + "/head.safetensors")
+            ...     again = CalibrationHead.load(folder + "/head.safetensors")
+            >>> again.report() == head.report()
+            True
+        """
+        change = self._fitted()
+        code = [t.label for t in parse(self.preranks) if isinstance(t, Custom | Projection)]
+        if code:
+            raise InputError(f"pre-rank {code[0]!r} is code and cannot be saved: use named ones")
+        settings = {
+            "preranks": "all" if is_all(self.preranks) else _spelled(self.preranks),
+            **{name: getattr(self, name) for name in _SETTINGS},
+            "target_names": self.target_names_,
+            "kind": self.kind_,
+            "skipped": self.skipped_,
+        }
+        tensors = {f"change.{name}": value for name, value in change._asdict().items()}
+        for kind, values in (("amounts", self.amounts_), ("gains", self.gains_)):
+            tensors |= {f"{kind}.{level}": value for level, value in values.items()}
+        about = {"kind": "CalibrationHead", "format": _FORMAT, "settings": json.dumps(settings)}
+        write_tensors(path, tensors, about)
+
+    @classmethod
+    @needed_by("CalibrationHead.load")
+    def load(cls, path: str | PathLike[str]) -> "CalibrationHead":
+        """Read a head that `save` wrote."""
+        tensors, about = read_tensors(path)
+        if about.get("kind") != "CalibrationHead" or about.get("format") != _FORMAT:
+            raise InputError(
+                f"{path} is not a calibration head of format {_FORMAT}: it says "
+                f"kind {about.get('kind')!r}, format {about.get('format')!r}"
+            )
+        settings = json.loads(about["settings"])
+        head = cls(settings["preranks"], **{name: settings[name] for name in _SETTINGS})
+        parts: dict[str, dict[str, Tensor]] = {"change": {}, "amounts": {}, "gains": {}}
+        for name, value in tensors.items():
+            kind, _, field = name.partition(".")
+            parts[kind][field] = value
+        head.change_ = Change(**parts["change"])
+        head.amounts_, head.gains_ = parts["amounts"], parts["gains"]
+        head.skipped_ = settings["skipped"]
+        head.target_names_ = tuple(settings["target_names"])
+        head.kind_ = settings["kind"]
+        return head
+
+    def _fitted(self) -> Change:
+        if not hasattr(self, "change_"):
+            raise InputError("this CalibrationHead is not fitted: call fit(dist, y) first")
+        return self.change_
+
+
+_SETTINGS = ("strength", "copies", "n_samples", "steps", "batch_size", "seed")
+
+
+def calibrate(dist: Distribution, y: object, **options: object) -> CalibrationHead:
+    """Fit a `CalibrationHead`; call it with new predictions to calibrate them.
+
+    Args:
+        dist: predictions of rows that the predictor was not fitted to.
+        y: their observations.
+        options: arguments of `CalibrationHead`.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> y = torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
+        >>> wide = MultivariateNormal(torch.zeros(400, 2), 4 * torch.eye(2))
+        >>> calibrated = calibrate(wide, y, steps=20)(wide)
+        >>> bool((calibrated.variance < 1.3).all())
+        True
+    """
+    return CalibrationHead(**options).fit(dist, y)  # type: ignore[arg-type]
+
+
+def _checked(dist: Distribution) -> Distribution:
+    """Predictions of continuous targets, Gaussian ones as mixtures."""
+    checked = check_distribution(dist)
+    try:
+        discrete = checked.support is not None and checked.support.is_discrete
+    except NotImplementedError:  # a distribution that does not say
+        discrete = False
+    if discrete:
+        raise NotApplicableError(
+            f"{type(checked).__name__} is a distribution of discrete targets, and a calibration "
+            "head would put mass between their values"
+        )
+    return as_gaussian_mixture(checked)
+
+
+def _kind(dist: Distribution) -> str:
+    if isinstance(dist, GaussianMixture):
+        return "mixture"
+    return "ensemble" if isinstance(dist, Ensemble) else "density"
+
+
+def _spelled(preranks: PreRankLike) -> str:
+    return "+".join(term.label for term in parse(preranks))

@@ -1,0 +1,150 @@
+"""What a calibration head is fitted to: mixtures, other densities, and ensembles of samples."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from prerank.adapters.mixtures import supported_log_prob
+from prerank.distributions import Ensemble, GaussianMixture
+from prerank.recalibration.anatomy import Anatomy
+from prerank.recalibration.change import LEVELS, Change
+from prerank.recalibration.copies import Copies, Moments
+from prerank.scores import energy_score
+
+__all__ = ["Subject", "subject_of"]
+
+_BOUND = 20.0  # nats above the median, from which on a row counts by the logarithm of its excess
+_MOST = 1e6  # nats of a row outside the support
+_MEMBERS = 50  # of an ensemble, that a loss looks at
+
+
+class Subject(Protocol):
+    """Predictions of `batch_shape (*stack, N)`, their observations, and a proper score of them."""
+
+    y: Tensor
+    levels: tuple[str, ...]
+
+    def batch(
+        self, change: Change, levels: frozenset[str], rows: Tensor
+    ) -> tuple[Distribution, Tensor]:
+        """Predictions through which gradients reach the change, and their observations.
+
+        Args:
+            change: parameters with the shape of the stack first.
+            levels: those that are not the identity.
+            rows: `(b,)`; a subject whose rows cannot be told apart answers with all of them.
+        """
+
+    def loss(self, change: Change, levels: frozenset[str], rows: Tensor) -> Tensor:
+        """Score of F sets of rows `(F, b)` under F changes `(F, *stack)`: `(F, *stack, b)`."""
+
+    def score(self, dist: Distribution, y: Tensor) -> Tensor:
+        """Score of each row of a batch."""
+
+
+def subject_of(dist: Distribution, y: Tensor) -> Subject:
+    """The subject for a kind of distribution."""
+    if isinstance(dist, GaussianMixture):
+        return _Mixtures(dist, y)
+    return _Samples(dist, y) if isinstance(dist, Ensemble) else _Densities(dist, y)
+
+
+def _picked(values: Tensor, rows: Tensor, axis: int) -> Tensor:
+    """Rows `(b,)` or `(F, b)` of values `(*stack, N, ...)`: `(F, *stack, b, ...)`."""
+    return values.movedim(axis, 0)[rows].movedim(rows.dim() - 1, axis + rows.dim() - 1)
+
+
+class _Likelihood:
+    """Negative log-likelihood, in which single rows do not outweigh all others."""
+
+    def __init__(self, dist: Distribution, y: Tensor) -> None:
+        with torch.no_grad():
+            nll = -supported_log_prob(dist, y)
+            known = torch.where(nll.isfinite(), nll, torch.nan)
+            self._limit = known.nanmedian(-1, keepdim=True).values + _BOUND
+
+    def __call__(self, dist: Distribution, y: Tensor) -> Tensor:
+        nll = -supported_log_prob(dist, y)
+        excess = torch.log1p((nll - self._limit).clamp(0, _MOST))
+        # No gain elsewhere outweighs a row that the change puts outside of the support.
+        outside = torch.where(nll.isfinite(), excess, _MOST)
+        return torch.minimum(nll, self._limit) + outside
+
+
+class _Mixtures:
+    """Gaussian mixtures: any rows, in closed form."""
+
+    levels = tuple(LEVELS)
+
+    def __init__(self, dist: GaussianMixture, y: Tensor) -> None:
+        self.parts, self.y = Anatomy.of(dist), y
+        self.score = _Likelihood(dist, y)
+
+    def batch(
+        self, change: Change, levels: frozenset[str], rows: Tensor
+    ) -> tuple[Distribution, Tensor]:
+        return self.parts.rows(rows).changed(change, levels), _picked(
+            self.y, rows, self.y.dim() - 2
+        )
+
+    def loss(self, change: Change, levels: frozenset[str], rows: Tensor) -> Tensor:
+        return self.score(*self.batch(change, levels, rows))
+
+
+class _Densities:
+    """Any density. Its rows cannot be told apart, so all of them are computed each time."""
+
+    levels = tuple(LEVELS)
+
+    def __init__(self, dist: Distribution, y: Tensor) -> None:
+        self.dist, self.y, self.moments = dist, y, Moments.of(dist)
+        self.score = _Likelihood(dist, y)
+
+    def batch(
+        self, change: Change, levels: frozenset[str], rows: Tensor
+    ) -> tuple[Distribution, Tensor]:
+        return Copies(self.dist, change, self.moments, levels), self.y
+
+    def loss(self, change: Change, levels: frozenset[str], rows: Tensor) -> Tensor:
+        value = self.score(*self.batch(change, levels, rows))
+        where = rows.reshape(len(rows), *[1] * (value.dim() - 2), -1)
+        return value.gather(-1, where.expand(*value.shape[:-1], -1))
+
+
+class _Samples:
+    """Ensembles: each member in one of the copies, with a weight, and the energy score."""
+
+    levels = tuple(LEVELS)
+
+    def __init__(self, dist: Ensemble, y: Tensor) -> None:
+        self.y, self.moments = y, Moments.of(dist)
+        order = torch.randperm(len(dist.samples), generator=torch.Generator().manual_seed(0))
+        if dist.weights is not None:  # the heaviest
+            order = dist.weights.flatten(1).mean(1).cpu().argsort(descending=True)
+        kept = order[:_MEMBERS].to(y.device)
+        self._members = dist.samples[kept].movedim(0, -2)  # (*stack, N, S, D)
+        self._weights = None if dist.weights is None else dist.weights[kept].movedim(0, -1)
+
+    def batch(
+        self, change: Change, levels: frozenset[str], rows: Tensor
+    ) -> tuple[Distribution, Tensor]:
+        axis = self.y.dim() - 2
+        members = _picked(self._members, rows, axis).movedim(-2, 0)
+        moments = Moments(*(_picked(part, rows, axis) for part in self.moments))
+        copies = Copies(Ensemble(members), change, moments, levels)
+        # The same noise in every call: losses of two changes can be compared.
+        draws = copies.differentiable_draws(len(members), torch.Generator().manual_seed(0))
+        weights = draws.weights
+        if self._weights is not None and weights is not None:
+            weights = weights * _picked(self._weights, rows, axis).movedim(-1, 0)
+        return Ensemble(draws.points, weights), _picked(self.y, rows, axis)
+
+    def loss(self, change: Change, levels: frozenset[str], rows: Tensor) -> Tensor:
+        return self.score(*self.batch(change, levels, rows))
+
+    def score(self, dist: Distribution, y: Tensor) -> Tensor:
+        # Members move about their own mean, so they are not independent draws: the fair estimator
+        # would widen small ensembles that are calibrated.
+        return energy_score(dist, y, estimator="nrg")

@@ -82,14 +82,15 @@ house: $(STAMP) ## sizes of the packages, repeated blocks, import cycles, names 
 
 wheel: $(STAMP) ## build the wheel and try it in an environment of its own, without and with its app
 	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
-	check="$$PWD/.ci/check_wheel.py"; \
-	$(BIN)/python -m build --wheel --no-isolation --outdir "$$tmp/dist"; \
-	$(BIN)/python -m venv "$$tmp/venv"; \
-	pins="$$PWD/requirements.txt"; mkdir "$$tmp/empty"; cd "$$tmp/empty"; \
-	"$$tmp/venv/bin/python" -m pip install --quiet -c "$$pins" "$$tmp"/dist/*.whl; \
-	"$$tmp/venv/bin/python" -I "$$check" core; \
-	"$$tmp/venv/bin/python" -m pip install --quiet -c "$$pins" "$$(echo "$$tmp"/dist/*.whl)[app]"; \
-	"$$tmp/venv/bin/python" -I "$$check" app
+	$(BIN)/python -m build --wheel --no-isolation --outdir "$$tmp/dist"; wheel=$$(echo "$$tmp"/dist/*.whl); \
+	$(BIN)/python -m venv --without-pip "$$tmp/venv"; new="$$tmp/venv/bin/python"; \
+	site=$$("$$new" -c "import sysconfig; print(sysconfig.get_path('purelib'))"); \
+	$(BIN)/python -m pip --python "$$new" install --quiet --no-deps --no-index "$$wheel"; \
+	check="$$PWD/.ci/check_wheel.py"; mkdir "$$tmp/empty"; \
+	for part in core app; do \
+	  $(BIN)/python .ci/link_requirements.py "$$wheel" "$$site" $$([ $$part = core ] || echo $$part); \
+	  (cd "$$tmp/empty" && "$$new" -I "$$check" $$part); \
+	done
 
 format: $(STAMP) ## let ruff fix and format
 	$(BIN)/ruff check --fix .

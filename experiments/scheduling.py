@@ -21,9 +21,9 @@ import pandas as pd
 
 from prerank.datasets import DATASETS
 from prerank.study import NONE, Plan
-from prerank.study.costs import unit_cost
 from prerank.study.engines import Agenda, Task, TaskError
 from prerank.study.engines.agenda import chain_costs
+from prerank.study.runner import unit_cost
 
 WORKERS = [1, 8, 16, 24, 32, 48, 64, 128, 256, 512, 1024]
 TABLES = Path(__file__).parents[1] / "docs" / "results" / "tables"

@@ -1,8 +1,5 @@
 """What users pass: seeds, one number for unrelated streams; arrays and tables; their labels."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -124,15 +121,6 @@ def test_a_dataset_is_refused_with_a_way_out():
     array = data.to_dataarray().transpose(..., "variable")  # as the message says
     assert column_names(array, 2) == NAMES
     np.testing.assert_array_equal(as_tensor(array, "y"), observed())
-
-
-def test_xarray_is_not_imported_to_find_out():
-    script = (
-        "import sys, torch; from prerank.inputs import as_tensor, column_names;"
-        "column_names(torch.zeros(3, 2), 2); as_tensor([[1.0]], 'y');"
-        "assert 'xarray' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 # --- one target ---------------------------------------------------------------------------------

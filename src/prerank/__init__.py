@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from prerank.estimators import FlowRegressor, MixtureRegressor, load_model
     from prerank.penalty import CalibrationPenalty
     from prerank.pits import pit, smooth_pit
+    from prerank.recalibration import CalibrationHead, calibrate
     from prerank.scores import crps, energy_score, nll, variogram_score
 
 __version__ = "0.1.0.dev0"
 """Package version."""
 
 __all__ = [
+    "CalibrationHead",
     "CalibrationPenalty",
     "Diagnosis",
     "Ensemble",
@@ -48,6 +50,7 @@ __all__ = [
     "PrerankError",
     "ProjectedCalibrationError",
     "__version__",
+    "calibrate",
     "crps",
     "diagnose",
     "energy_score",
@@ -73,6 +76,7 @@ _HOMES = (
     "pits",
     "calibration",
     "penalty",
+    "recalibration",
     "diagnosis",
     "estimators",
 )

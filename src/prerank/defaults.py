@@ -1,33 +1,5 @@
 """Defaults that the command line and Python share; importing them loads no other library."""
 
-__all__ = [
-    "BAND_LEVEL",
-    "BATCH_SIZE",
-    "BUDGET",
-    "COMMAND_SEED",
-    "COMMAND_STRENGTH",
-    "HELD_OUT",
-    "LEARNING_RATE",
-    "LEVELS",
-    "MAX_EPOCHS",
-    "MAX_GROUPS",
-    "NULL_REPLICATES",
-    "N_COMPONENTS",
-    "N_NULL",
-    "N_SAMPLES",
-    "PATIENCE",
-    "PENALTY_PRERANKS",
-    "PREDICTED_SAMPLES",
-    "QUANTILES",
-    "SCALE",
-    "SCALE_FLOOR",
-    "SEED",
-    "SIGNIFICANCE",
-    "STRENGTH",
-    "TRAINING_SAMPLES",
-    "VALIDATION_SHARE",
-]
-
 # --- Diagnosing ------------------------------------------------------------------------------
 
 N_SAMPLES = 100
@@ -47,6 +19,9 @@ SEED = 0
 
 SCALE = "none"
 """Units: "none" keeps the original ones, "samples" divides each target by their spread."""
+
+UNITS = "original"
+"""Units of targets that are judged as they are."""
 
 BAND_LEVEL = 0.95
 """Probability that the curve or histogram of a calibrated forecast stays inside its band."""
@@ -111,3 +86,5 @@ QUANTILES = (0.05, 0.5, 0.95)
 
 PREDICTED_SAMPLES = 100
 """Draws per row of `sample`; `prerank predict` writes samples on request only."""
+
+__all__ = [name for name in list(globals()) if name.isupper()]

@@ -1,5 +1,13 @@
 """Deprecated: use `prerank.study.engines`."""
 
-from prerank.moved import forward
+# ruff: noqa: F822 (`__getattr__` finds the names)
+from prerank.moved import forward as _forward
 
-__getattr__ = forward(__name__, "prerank.study.engines")
+# fmt: off
+__all__ = [
+    "Agenda", "Engine", "Event", "Failure", "InProcess", "Processes", "RayCluster", "Report",
+    "Task", "TaskError", "open_engine", "tell",
+]
+# fmt: on
+
+__getattr__ = _forward(__name__, "prerank.study.engines")

@@ -1,5 +1,8 @@
 """Deprecated: use `prerank.files`."""
 
-from prerank.moved import forward
+# ruff: noqa: F822 (`__getattr__` finds the names)
+from prerank.moved import forward as _forward
 
-__getattr__ = forward(__name__, "prerank.files")
+__all__ = ["Forecasts", "read_forecasts", "write_samples"]
+
+__getattr__ = _forward(__name__, "prerank.files")

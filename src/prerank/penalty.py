@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from prerank.calibration.levels import level_counts
+from prerank.calibration.curves import level_counts
 from prerank.distributions.noise import Noise, as_noise
 from prerank.errors import ShapeError
-from prerank.inputs import as_count, as_positive
+from prerank.inputs import as_count, as_positive, check_distribution
 from prerank.moved import forward
 from prerank.pits.published import published_pit
 from prerank.pits.smooth import SmoothPIT, smooth_pits
-from prerank.preranks import PreRankLike, parse
+from prerank.preranks import PreRank, PreRankLike, applicable, is_all, parse
 
 __all__ = ["CalibrationPenalty", "LevelCounts"]
 
@@ -73,7 +73,8 @@ class CalibrationPenalty(nn.Module):
 
     Args:
         preranks: such as `"marginal+hdr"` (mean over the margins plus the HDR term),
-            `"pca(0.8)+copula"`, a function, or a list.
+            `"pca(0.8)+copula"`, a function, or a list; `"all"` for every pre-rank of the paper
+            that applies.
         n_samples: draws per row in total, for terms without a closed form.
         p: exponent.
         levels: M.
@@ -106,6 +107,7 @@ class CalibrationPenalty(nn.Module):
     ) -> None:
         super().__init__()
         self.preranks = parse(preranks)
+        self._all = is_all(preranks)
         self.n_samples = as_count(n_samples, "n_samples", minimum=2)
         self.levels = as_count(levels, "levels", minimum=2)
         self.p = as_positive(p, "p", minimum=1)
@@ -140,10 +142,15 @@ class CalibrationPenalty(nn.Module):
         """
         return self.error(self.tally(dist, y, generator=generator), shift)
 
+    def terms(self, dist: Distribution) -> tuple[PreRank, ...]:
+        """The pre-ranks that are used for a distribution: of `"all"` those that apply."""
+        return applicable("all" if self._all else self.preranks, dist)[0]
+
     def tally(self, dist: Distribution, y: object, *, generator: Noise | int = None) -> LevelCounts:
         """Count the PITs of a batch; the tallies of several batches can be added up."""
+        terms = self.terms(check_distribution(dist))
         pits = smooth_pits(
-            dist, y, self.preranks, n_samples=self.n_samples, tau=self.tau, generator=generator
+            dist, y, terms, n_samples=self.n_samples, tau=self.tau, generator=generator
         )
         return self._count(pits)
 

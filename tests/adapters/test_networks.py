@@ -221,7 +221,7 @@ def test_a_dropout_law_is_cleared_and_the_network_without_it_blamed():
     truth = mc_dropout(module, x, n_passes=2, generator=5)
     with torch.no_grad():
         y = Normal(truth.loc[:, 0], 0.1).sample()
-        dist = mc_dropout(module, x, n_passes=200, generator=0)
+        dist = mc_dropout(module, x, n_passes=100, generator=0)
     judge(dist, y)
     # The 16 hidden values move both targets: a network without dropout is too narrow for them.
     judge(deep_ensemble([module], x), y, blamed="marginal hdr")

@@ -78,9 +78,15 @@ CONTEXTS = {  # and what is said to them, for a flow with contexts of three numb
 }
 
 
-@by_flow
-@pytest.mark.parametrize("features", [1, DIM])
-@pytest.mark.parametrize("case", CONTEXTS)
+# Every flow and every case with one target or with several, in turn.
+@pytest.mark.parametrize(
+    ("name", "features", "case"),
+    [
+        (name, (1, DIM)[(row + column) % 2], case)
+        for row, name in enumerate(FLOWS)
+        for column, case in enumerate(CONTEXTS)
+    ],
+)
 def test_contexts_that_a_flow_does_not_take_are_told_at_the_call(name, features, case):
     given, with_contexts, without = CONTEXTS[case]
     state = torch.get_rng_state()

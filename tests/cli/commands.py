@@ -40,6 +40,42 @@ def run(*arguments, cwd):
     )
 
 
+SEVERAL = """
+import json, sys
+from prerank.__main__ import main
+for sys.argv[1:] in json.loads(sys.argv[1]):
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    for stream in (sys.stdout, sys.stderr):
+        print(f"\\0{code}\\0", end="", file=stream, flush=True)
+"""
+
+
+def run_several(*commands, cwd):
+    """Several commands, one after the other, in a process of their own."""
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    done = subprocess.run(
+        [sys.executable, "-c", SEVERAL, words],
+        cwd=cwd,
+        env=os.environ | SETTINGS,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    output, errors = (text.split("\0")[:-1] for text in (done.stdout, done.stderr))
+    assert len(output) == len(errors) == 2 * len(commands)
+    return [
+        subprocess.CompletedProcess(command, int(code), told, error)
+        for command, code, told, error in zip(
+            commands, output[1::2], output[::2], errors[::2], strict=True
+        )
+    ]
+
+
 def call(*arguments, columns=200):
     """The same in this process, which is quick."""
     done = CliRunner(env={"COLUMNS": str(columns)}).invoke(app, [str(word) for word in arguments])

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cli.commands import QUICK, run
+from cli.commands import QUICK, call
+from pictures import leave_blank
 from prerank.report.html import Page
 
 
@@ -27,7 +28,10 @@ def fitted(rivers, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fitted")
     rivers.to_csv(folder / "rivers.csv", index=False)
     words = ("--targets", "flow,load", "--strength", "5", "--out", "model", *QUICK)
-    return run("fit", "rivers.csv", *words, cwd=folder), folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        leave_blank(patch)
+        return call("fit", "rivers.csv", *words), folder
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +50,12 @@ def write(place):
         return name
 
     return written
+
+
+@pytest.fixture
+def unpainted(monkeypatch):
+    """A page whose pictures are blank, with their titles and captions."""
+    leave_blank(monkeypatch)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import prerank
-from cli.commands import Reader, call, contents, record, refused, run, said, small_files
+from cli.commands import Reader, call, contents, record, refused, said, small_files
 from prerank.defaults import SCALE
 from prerank.files import read_forecasts, write_samples
 
@@ -49,7 +49,7 @@ def diagnose(samples, *options, observed="observed.csv", folder):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_are_named(fault, forecasts, place):
+def test_faults_are_named(fault, forecasts, place, unpainted):
     words = FAULTS[fault][1]
     done = diagnose(f"{fault}.parquet", "--out", "new/report.html", *FEW, folder=forecasts)
     first = done.stdout.splitlines()[0]
@@ -69,7 +69,7 @@ def test_faults_are_named(fault, forecasts, place):
     assert found["verdict"]["advice"]
 
 
-def test_a_right_forecast_is_acquitted(forecasts, place):
+def test_a_right_forecast_is_acquitted(forecasts, place, unpainted):
     words = said(diagnose("right.parquet", folder=forecasts))
     assert words.startswith("No evidence of miscalibration on 300 rows.")
     assert "Skipped hdr: hdr needs a density, which samples alone do not have" in words
@@ -83,11 +83,9 @@ def test_a_right_forecast_is_acquitted(forecasts, place):
     assert "No evidence" in page.headline
 
 
-def test_the_check_has_a_code_of_its_own(forecasts, place):
-    """As a process of its own, as in a script."""
-    observed = ("--observations", forecasts / "observed.csv", "--check", "--quiet")
-    wrong = run("diagnose", "--samples", forecasts / "too narrow.parquet", *observed, cwd=place)
-    assert (wrong.returncode, wrong.stderr) == (4, "")
+def test_the_check_has_a_code_of_its_own(forecasts):
+    wrong = diagnose("too narrow.parquet", "--check", "--quiet", folder=forecasts)
+    assert (wrong.exit_code, wrong.stderr) == (4, "")
     line = "Strongly miscalibrated: predictions too narrow in every target.\n"
     assert wrong.stdout == line
     right = diagnose("right.parquet", "--check", "-q", folder=forecasts)
@@ -111,7 +109,7 @@ def test_json_is_all_that_is_printed(forecasts):
     assert all(0 < row["p_value"] <= 1 for row in found["findings"])
 
 
-def test_groups(forecasts, place):
+def test_groups(forecasts, place, unpainted):
     """Right over all rows, and wrong in opposite ways within the seasons."""
     options = ("--by", "season", "--preranks", "marginal", "--check")
     done = diagnose("seasonal.npz", *options, "--out", "report.html", folder=forecasts)
@@ -160,7 +158,7 @@ def test_targets_and_preranks_are_chosen(forecasts):
     ]
 
 
-def test_p_values_have_one_form(forecasts, place):
+def test_p_values_have_one_form(forecasts, place, unpainted):
     """On the terminal, in words, and on the page."""
     done = diagnose("too narrow.parquet", "--out", "report.html", *FEW, folder=forecasts)
     rows = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│")]
@@ -252,9 +250,15 @@ def test_the_same_answers_as_in_python(scale, forecasts):
 def test_raw_units_is_still_understood(forecasts):
     options = ("--json", "--preranks", "location")
     plain = record(diagnose("right.parquet", *options, folder=forecasts))
-    old = record(diagnose("right.parquet", *options, "--raw-units", folder=forecasts))
+    raw = diagnose("right.parquet", *options, "--raw-units", folder=forecasts)
+    assert raw.stderr.startswith("Warning: --raw-units is deprecated: use --scale none; it ends")
+    old = record(raw)
     named = record(diagnose("right.parquet", *options, "--scale", "none", folder=forecasts))
     assert plain == old == named
+    both = ("--raw-units", "--scale", "samples")
+    assert refused(diagnose("right.parquet", *both, folder=forecasts)) == (
+        "--raw-units and --scale samples exclude each other: drop one"
+    )
 
 
 def test_remarks_are_told(forecasts, place):
@@ -266,7 +270,7 @@ def test_remarks_are_told(forecasts, place):
     assert any("10 of 250 rows" in note for note in notes)
 
 
-def test_targets_that_one_file_has_alone_are_told(forecasts, place):
+def test_targets_that_one_file_has_alone_are_told(forecasts, place, unpainted):
     """On the terminal, on the page and to scripts."""
     table = pd.read_csv(forecasts / "observed.csv")
     table.rename(columns={"wind": "Wind"}).to_csv("o.csv", index=False)
@@ -345,15 +349,14 @@ def files(place):
     return place
 
 
-@pytest.mark.parametrize("case", FILES)
-def test_files_that_are_refused(case, files):
-    (samples, observed), words = FILES[case]
+def test_files_that_are_refused(files):
     before = contents(files)
-    given = ("--samples", samples, "--observations", observed, "--out", "new/report.html")
-    line = refused(call("diagnose", *given))
-    assert words in line
-    assert "pickle" not in line
-    assert contents(files) == before
+    for case, ((samples, observed), words) in FILES.items():
+        given = ("--samples", samples, "--observations", observed, "--out", "new/report.html")
+        line = refused(call("diagnose", *given))
+        assert words in line, case
+        assert "pickle" not in line
+        assert contents(files) == before, case
 
 
 OPTIONS = {
@@ -374,15 +377,14 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("case", OPTIONS)
-def test_options_that_are_refused(case, files):
-    options, words = OPTIONS[case]
+def test_options_that_are_refused(files):
     before = contents(files)
-    (files / "full.html").symlink_to("/dev/full")
-    given = ("--samples", "s.npy", "--observations", "observed.csv", *options)
-    assert words in refused(call("diagnose", *given))
-    (files / "full.html").unlink()
-    assert contents(files) == before
+    for case, (options, words) in OPTIONS.items():
+        (files / "full.html").symlink_to("/dev/full")
+        given = ("--samples", "s.npy", "--observations", "observed.csv", *options)
+        assert words in refused(call("diagnose", *given)), case
+        (files / "full.html").unlink()
+        assert contents(files) == before, case
 
 
 BAD_USAGE = [
@@ -396,13 +398,13 @@ BAD_USAGE = [
 ]
 
 
-@pytest.mark.parametrize(("words", "named"), BAD_USAGE, ids=[named for _, named in BAD_USAGE])
-def test_usage_that_is_not_known(words, named, files):
+def test_usage_that_is_not_known(files):
     before = contents(files)
-    done = call("diagnose", "--samples", "s.npy", "--observations", "observed.csv", *words)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert named in done.stderr
-    assert contents(files) == before
+    for words, named in BAD_USAGE:
+        done = call("diagnose", "--samples", "s.npy", "--observations", "observed.csv", *words)
+        assert (done.exit_code, done.stdout) == (2, ""), words
+        assert named in done.stderr
+        assert contents(files) == before, words
 
 
 def test_both_files_are_needed(files):
@@ -410,7 +412,7 @@ def test_both_files_are_needed(files):
     assert call("diagnose", "--observations", "observed.csv").exit_code == 2
 
 
-def test_a_full_disk(files):
+def test_a_full_disk(files, unpainted):
     before = contents(files)
     given = ("--samples", "s.npy", "--observations", "observed.csv", "--out", "new/report.html")
     with small_files():

@@ -29,10 +29,6 @@ def tables(output):
     return found
 
 
-def test_version(tmp_path):
-    assert said(run("--version", cwd=tmp_path)) == f"prerank {prerank.__version__}"
-
-
 def test_help_lists_the_commands():
     line = said(call("--help"))
     for word in ("demo", "fit", "predict", "diagnose", "study", "datasets", "--version"):

@@ -96,7 +96,7 @@ def test_a_parquet_file_one_target_and_no_penalty(rivers, undrawn):
     assert Reader("model/report.html").headline in words
 
 
-def test_semicolons_and_a_selected_strength(rivers, write):
+def test_semicolons_and_a_selected_strength(rivers, write, unpainted):
     table = write(rivers, sep=";")
     done = fit(table, "--strength", "auto", "--json", *QUICK)
     found = record(done)
@@ -146,23 +146,13 @@ def test_inputs_are_chosen_or_ignored(rivers, write, undrawn):
     assert list(prerank.load_model("model").feature_names_in_) == ["depth"]
 
 
-def test_names_of_all_kinds(rivers, write):
-    """Names with commas, and with letters that matplotlib's font does not have."""
-    table = write(rivers.rename(columns={"flow": "flow, m3", "load": "流砂量", "bed": "bed, kind"}))
-    options = ("--targets", "流砂量", "--ignore", "bed, kind", *NONE)
-    done = fit(table, *options, targets="flow, m3")
-    assert "Model: model; report: model/report.html" in said(done)
-    assert prerank.load_model("model").target_names_ == ("flow, m3", "流砂量")
-    assert "流砂量" in Reader("model/report.html").text
-
-
 def test_a_list_of_targets_may_hold_quoted_names(rivers, write, undrawn):
     table = write(rivers.rename(columns={"flow": "flow, m3", "load": "流砂量"}))
     said(fit(table, *NONE, targets='"flow, m3",流砂量'))
     assert prerank.load_model("model").target_names_ == ("flow, m3", "流砂量")
 
 
-def test_the_kept_strength_is_marked(rivers, write):
+def test_the_kept_strength_is_marked(rivers, write, undrawn):
     """Without a budget, and with nothing to learn, no strength qualifies."""
     noise = rivers.assign(flow=np.random.default_rng(0).normal(size=100))
     said(fit(write(noise), "--strength", "auto", "--budget", "0", *QUICK, targets="flow"))

@@ -5,7 +5,7 @@ import os
 import pytest
 
 import prerank
-from cli.commands import NONE, contents, fit, refused, run, said, small_files
+from cli.commands import NONE, contents, fit, refused, said, small_files
 
 
 def test_a_model_is_replaced_on_request_alone(fitted, rivers, write, undrawn):
@@ -32,17 +32,16 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("case", FOREIGN)
-def test_what_is_no_model_is_never_deleted(case, rivers, write, place):
-    files, words = FOREIGN[case]
-    (place / "model").mkdir()
-    for name, text in files.items():
-        (place / "model" / name).write_text(text)
+def test_what_is_no_model_is_never_deleted(rivers, write, place):
     write(rivers)
-    before = contents(place)
-    assert "already there" in refused(fit("table.csv"))
-    assert words in refused(fit("table.csv", *NONE, "--force"))
-    assert contents(place) == before
+    for case, (files, words) in FOREIGN.items():
+        (place / case).mkdir()
+        for name, text in files.items():
+            (place / case / name).write_text(text)
+        before = contents(place)
+        assert "already there" in refused(fit("table.csv", out=case))
+        assert words in refused(fit("table.csv", *NONE, "--force", out=case))
+        assert contents(place) == before, case
 
 
 def test_a_model_with_other_files_is_not_deleted(fitted, place):
@@ -96,11 +95,10 @@ def test_a_page_that_cannot_be_written_leaves_what_was(
     assert contents(place) == before
 
 
-def test_a_full_disk(fitted, place):
+def test_a_full_disk(fitted, place, undrawn):
     _, folder = fitted
-    words = ("--targets", "flow,load", "--out", "new/model", *NONE)
-    with small_files():  # of the child, too
-        done = run("fit", folder / "rivers.csv", *words, cwd=place)
+    with small_files():
+        done = fit(folder / "rivers.csv", *NONE, out="new/model")
     line = refused(done)
     assert line.startswith("cannot write new/model: ")
     assert "File too large" in line

@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from cli.commands import COMMAND, NONE, SETTINGS, contents
+from cli.commands import COMMAND, NONE, SETTINGS, contents, fit
 
 SCRIPT = (sys.executable, "-X", "importtime", "-c", "from prerank.__main__ import main; main()")
 STARTS = {"module": (*COMMAND[:1], "-X", "importtime", *COMMAND[1:]), "script": SCRIPT}
@@ -72,14 +73,14 @@ def interrupted(*arguments, cwd, number, ready):
     return process.returncode, output, shown.decode()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_an_interrupted_training_leaves_nothing(number, fitted, place):
-    _, folder = fitted
+def test_an_interrupted_training_leaves_nothing(rivers, tmp_path_factory, place):
+    table = tmp_path_factory.mktemp("table") / "rivers.csv"
+    rivers.to_csv(table, index=False)
     words = ("--targets", "flow,load", "--out", "new/model")
     code, output, shown = interrupted(
-        *("fit", folder / "rivers.csv", *words),
+        *("fit", table, *words),
         cwd=place,
-        number=number,
+        number=signal.SIGINT,
         ready=lambda shown: b"training, " in shown,
     )
     assert (code, output) == (130, b"")
@@ -88,19 +89,21 @@ def test_an_interrupted_training_leaves_nothing(number, fitted, place):
     assert contents(place) == {}
 
 
-def test_an_interrupt_while_writing_leaves_the_old_model(fitted, place):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("at", ["training.trainer.Trainer.step", "report.html.write_page"])
+def test_a_signal_leaves_the_old_model(at, number, fitted, place, undrawn, monkeypatch):
+    """A signal to this process: while it trains, and while it writes."""
     _, folder = fitted
-    (place / "model").mkdir()
-    for name, data in contents(folder / "model").items():
-        (place / "model" / name).write_bytes(data)
-    before = contents(place)
-    words = ("--targets", "flow,load", "--out", "model", "--force", *NONE)
-    code, output, shown = interrupted(
-        *("fit", folder / "rivers.csv", *words),
-        cwd=place,
-        number=signal.SIGTERM,
-        ready=lambda _: list(place.glob(".model.*/new/*.safetensors")),
-    )
-    assert (code, output) == (130, b"")
-    assert "Error: interrupted" in shown
+    shutil.copytree(folder / "model", place / "model")
+    before, seen = contents(place), []
+
+    def stop(*_):
+        seen.extend(path.suffix for path in place.glob(".model.*/new/*"))
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(f"prerank.{at}", stop)
+    done = fit(folder / "rivers.csv", *NONE, "--force")
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert done.stderr == "Error: interrupted: nothing half done is left\n"
     assert contents(place) == before
+    assert (".safetensors" in seen) == (at == "report.html.write_page")

@@ -560,7 +560,7 @@ def test_names_of_synthetic_datasets(tmp_path):
 )
 def test_a_name_of_the_paper_for_another_table(tmp_path, name, words):
     done = import_table(write(tmp_path, ".csv"), ["flow", "flood"], tmp_path, name)
-    assert done.departure == words
+    assert done.mismatch == words
 
 
 def test_other_spellings_of_names(tmp_path):
@@ -632,7 +632,7 @@ def test_an_original_can_be_imported_by_hand(tmp_path, file):
         pytest.skip(f"{path} is not here")
     record = find_dataset(path.stem)
     done = import_table(path, record.targets, tmp_path)
-    assert done.departure == ""
+    assert done.mismatch == ""
     found, expected = load_table(done.name, tmp_path), load_table(done.name, DATA)
     assert found.inputs == expected.inputs
     np.testing.assert_array_equal(found.x, expected.x)

@@ -62,6 +62,12 @@ def test_an_unknown_name(name, words):
         find_dataset(name)
 
 
+def test_a_name_like_no_other_lists_all():
+    with pytest.raises(InputError) as caught:
+        find_dataset("zzzzzz")
+    assert str(caught.value).endswith(", ".join(record.name for record in DATASETS))
+
+
 @here
 def test_facts_of_the_manifest():
     manifest = json.loads(MANIFEST.read_text())

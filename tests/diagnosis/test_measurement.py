@@ -349,3 +349,12 @@ def test_units_of_counts_may_be_changed():
     found = diagnose(dist, y, scale=[3.0, 7.0, 0.1], generator=0)
     assert "hdr" in found.pits
     assert found.table.pce.notna().all()
+
+
+def test_a_target_named_all_is_not_the_whole():
+    y = pd.DataFrame(np.random.default_rng(0).normal(3.0, 1.0, (200, 2)), columns=["all", "b"])
+    dist = MultivariateNormal(torch.zeros(200, 2), torch.eye(2))
+    found = diagnose(dist, y, preranks="marginal")
+    assert list(found.table.component) == ["all", "target all", "b"]
+    assert found.table.p_holm.notna().tolist() == [True, False, False]
+    assert found.by_prerank["marginal"].pce == found.table.pce[0]

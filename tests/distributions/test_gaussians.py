@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
+from prerank import numerics
 from prerank.distributions.densities import _log_sum_exp, mixture_log_density
-from prerank.numerics import operations
 
 
 def _inputs(rows=2, components=3, dim=2, size=7):
@@ -19,7 +19,7 @@ def _inputs(rows=2, components=3, dim=2, size=7):
 @pytest.mark.parametrize("limit", [1, 2**18])
 @pytest.mark.parametrize("size", [1, 7])  # solves for few points, inverses for many
 def test_density_and_gradients(monkeypatch, limit, size):
-    monkeypatch.setattr(operations, "_CPU_VALUES", limit)
+    monkeypatch.setattr(numerics, "_CPU_VALUES", limit)
     logits, loc, factor, columns = _inputs(size=size)
     torch_own = MixtureSameFamily(
         Categorical(logits=logits), MultivariateNormal(loc, scale_tril=factor)

@@ -60,7 +60,7 @@ def lower(gradients):
     return torch.cat([logits, loc.flatten(-2), kept.flatten(-2)], -1)
 
 
-# One component has no layout, and one target no last axis.
+# One component has no layout, and one target no last axis; four targets are the slowest.
 @pytest.mark.parametrize(
     ("dim", "components", "layout"),
     [
@@ -68,7 +68,6 @@ def lower(gradients):
         (1, 3, "separated first"),
         *((2, 3, layout) for layout in LAYOUTS),
         (4, 1, "overlapping"),
-        (4, 3, "overlapping"),
         (4, 3, "separated last"),
     ],
 )
@@ -160,7 +159,7 @@ def inverse_rosenblatt(base, u, near):
     return y
 
 
-@pytest.mark.parametrize(("dim", "components"), [(1, 2), (2, 2), (3, 2)])
+@pytest.mark.parametrize(("dim", "components"), [(1, 2), (3, 2)])
 def test_draws_move_with_the_parameters_at_constant_cdf(dim, components):
     base = parameters(dim, components, (1.5, 1.5, 1.5), seed=4)
     leaves = [p.clone().requires_grad_() for p in base]

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from prerank import numerics
 from prerank.distributions.reparameterisation import place_columns
-from prerank.numerics import operations
 
 
 def _inputs(rows=6, components=3, dim=2, size=7, dtype=torch.float64):
@@ -17,7 +17,7 @@ def _inputs(rows=6, components=3, dim=2, size=7, dtype=torch.float64):
 
 @pytest.mark.parametrize("limit", [1, 100, 2**18])
 def test_every_draw_has_the_map_of_its_component(monkeypatch, limit):
-    monkeypatch.setattr(operations, "_CPU_VALUES", limit)
+    monkeypatch.setattr(numerics, "_CPU_VALUES", limit)
     loc, factor, ratio, component, normal = _inputs()
     points, weights = place_columns(loc, factor, ratio, component, normal)
     for row in range(len(loc)):
@@ -30,7 +30,7 @@ def test_every_draw_has_the_map_of_its_component(monkeypatch, limit):
 
 @pytest.mark.parametrize("limit", [1, 2**18])
 def test_gradients(monkeypatch, limit):
-    monkeypatch.setattr(operations, "_CPU_VALUES", limit)
+    monkeypatch.setattr(numerics, "_CPU_VALUES", limit)
     *parameters, component, normal = _inputs(rows=3)
     parameters = [p.requires_grad_() for p in parameters]
     assert torch.autograd.gradcheck(lambda *p: place_columns(*p, component, normal), parameters)

@@ -53,6 +53,21 @@ def test_links_outside_the_site_lead_somewhere(page):
     assert [path for path in local if not (ROOT / path).exists()] == []
 
 
+def test_tests_that_pages_name_exist():
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    functions = {
+        f"{file.stem}.py::{name}"
+        for file in files
+        for name in re.findall(r"^ *def (test_\w+)", file.read_text(), re.M)
+    }
+    known = {name for function in functions for name in function.split(".py::")}
+    for page in PAGES:
+        text = page.read_text()
+        named = {*re.findall(r"\btest_\w+\b(?!=)", text)}  # not an argument
+        assert named <= known | {file.stem for file in files}, page
+        assert {*re.findall(r"\btest_\w+\.py::test_\w+", text)} <= functions, page
+
+
 def test_the_version_to_cite_is_this_one():
     record = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert {"cff-version", "message", "title", "authors"} <= set(record)

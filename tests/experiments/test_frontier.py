@@ -38,7 +38,7 @@ def test_a_form_trains_and_stays_finite(name):
     runs = [Run(0, 0, 10.0), Run(1, 1, 10.0), Run(2, 0, 0.0)]
     labels = form.preranks or ("marginal", "copula")
     label = labels[list(FORMS).index(name) % len(labels)]  # neighbouring forms differ in theirs
-    found = _trained(form, label, network, _data(rows=300), runs, max_epochs=2)
+    found = _trained(form, label, network, _data(rows=160), runs, max_epochs=2)
     assert found.theta.isfinite().all()
     assert found.objective.isfinite().all()
     moved = [not torch.equal(found.theta[m], network.initial(m).float()) for m in range(3)]

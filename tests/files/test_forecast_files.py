@@ -7,7 +7,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prerank.errors import InputError
+from prerank.errors import InputError, MissingLibraryError
 from prerank.files import read_forecasts
 
 S, N, D = 5, 6, 3
@@ -344,6 +344,6 @@ def test_netcdf_without_xarray(tmp_path, monkeypatch):
     for module in ("xarray", "h5netcdf", "h5py"):
         with monkeypatch.context() as patch:
             patch.setitem(__import__("sys").modules, module, None)
-            told = "pip install xarray h5netcdf h5py, or install prerank with its extra 'netcdf'"
-            with pytest.raises(InputError, match=told):
+            hint = rf"^read_forecasts needs {module}: pip install 'prerank\[netcdf\]'$"
+            with pytest.raises(MissingLibraryError, match=hint):
                 read_forecasts(source, OBSERVATION_FILES["csv"](tmp_path))

@@ -16,6 +16,7 @@ from golden.studies import (
     make_study,
     make_table,
 )
+from pictures import leave_blank
 from prerank.study import Plan, Store, run_study
 
 FINISHED = [*PLANS]
@@ -67,7 +68,8 @@ def test_an_interrupted_study_is_resumed_from_its_checkpoint(copy):
 
 
 @pytest.mark.parametrize("name", FINISHED)
-def test_tables_of_the_report(name, tmp_path):
+def test_tables_of_the_report(name, tmp_path, monkeypatch):
+    leave_blank(monkeypatch)
     found = make_report(STUDIES / name, tmp_path / "report")
     stored = STUDIES / "reports" / name
     assert [path.name for path in found] == sorted(path.name for path in stored.iterdir())

@@ -48,8 +48,9 @@ def test_number_of_parameters(name):
 
 
 @by_network
-@pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
-@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(1.0, F64), (30.0, torch.float32), (1e4, F64), (1e4, torch.float32)]
+)
 def test_factors_are_valid_for_any_parameters(name, size, dtype):
     network = NETWORKS[name]
     theta = (size * stacked(network)).to(dtype)

@@ -5,8 +5,12 @@ import torch
 
 from prerank import energy_score
 from prerank.distributions import Ensemble
-from prerank.numerics import symmetric_eigen, triangular_inverse
-from prerank.numerics.matrices import by_coordinate, pair_distances
+from prerank.numerics.matrices import (
+    by_coordinate,
+    pair_distances,
+    symmetric_eigen,
+    triangular_inverse,
+)
 
 
 @pytest.mark.parametrize("distances", [pair_distances, by_coordinate])

@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch.distributions import Independent, Poisson
 
-from prerank import Ensemble, GaussianMixture, pce
+from prerank import Ensemble, GaussianMixture, numerics, pce
 from prerank.distributions import Draws, affine, draw_differentiable
 from prerank.errors import GradientError, InputError, NotApplicableError, ShapeError
-from prerank.numerics import operations
 from prerank.pits import Widths, rank_pit, smooth, smooth_pit, smoothing_widths
 from prerank.preranks import (
     HDR,
@@ -715,7 +714,7 @@ def test_recomputed_comparisons_are_the_same(monkeypatch, size):
 @by_label([*PAPER, *parse("multivariate_rank")])
 def test_blocks_of_rows_are_the_same(monkeypatch, prerank, values):
     expected = copula_with_gradients(prerank)
-    monkeypatch.setattr(operations, "_CPU_VALUES", values)
+    monkeypatch.setattr(numerics, "_CPU_VALUES", values)
     for ours, theirs in zip(copula_with_gradients(prerank), expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 

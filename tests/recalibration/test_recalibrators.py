@@ -66,7 +66,7 @@ def test_draws_follow_the_density(prerank, base):
 
 @every_recalibrator
 def test_everything_can_be_diagnosed(prerank):
-    guess, y = narrow(300, dim=3)
+    guess, y = narrow(100, dim=3)
     law = RECALIBRATORS[prerank](generator=0).fit(guess, y)(guess)
     diagnosis = diagnose(law, y, generator=0)
     assert not diagnosis.skipped
@@ -75,7 +75,7 @@ def test_everything_can_be_diagnosed(prerank):
 
 @every_recalibrator
 def test_same_seed_same_law(prerank):
-    guess, y = narrow(200)
+    guess, y = narrow(60)
     first, second = (RECALIBRATORS[prerank](generator=3).fit(guess, y)(guess) for _ in range(2))
     assert torch.equal(first.log_prob(y), second.log_prob(y))
     torch.manual_seed(0)

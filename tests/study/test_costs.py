@@ -5,7 +5,7 @@ import math
 import pytest
 
 from prerank.study import NONE, Plan, Store, Unit
-from prerank.study.costs import RATIOS, count_rows, study_tasks, unit_cost
+from prerank.study.runner import RATIOS, count_rows, study_tasks, unit_cost
 from study.tiny import LABELS, tiny
 
 QUICK = Plan.preset("quick")

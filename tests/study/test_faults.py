@@ -147,10 +147,6 @@ def kill(pid):
     os.kill(pid, signal.SIGKILL)
 
 
-# Where C++ asks for memory in vain, the process may end before Python can say so.
-NO_MEMORY = "memory|alloc|SIGABRT"
-
-
 def starve(pid):
     """Give a process no more memory than it has."""
     used = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[0])
@@ -159,9 +155,9 @@ def starve(pid):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("harm", "word"), [(kill, "SIGKILL"), (starve, NO_MEMORY)])
+@pytest.mark.parametrize(("harm", "word"), [(kill, "SIGKILL"), (starve, "memory|alloc")])
 def test_a_worker_that_is_harmed_in_a_unit_goes_on_from_its_checkpoint(
-    long, tmp_path, monkeypatch, harm, word
+    long, tmp_path, monkeypatch, capfd, harm, word
 ):
     monkeypatch.setenv("PRERANK_MARK", str(tmp_path))
     mark, harmed, epochs, retried = f"PRERANK_MARK={tmp_path}", [], {1: [], 2: []}, []
@@ -175,7 +171,7 @@ def test_a_worker_that_is_harmed_in_a_unit_goes_on_from_its_checkpoint(
         epochs[event.attempt].append(training.epoch)
         if training.epoch >= 5 and not harmed:  # four epochs are in the checkpoint
             ours = [
-                p for p, title in marked(mark).items() if "prerank.study.engines.worker" in title
+                p for p, title in marked(mark).items() if "prerank.study.engines.processes" in title
             ]
             harmed.extend(ours)
             harm(*ours)
@@ -184,7 +180,10 @@ def test_a_worker_that_is_harmed_in_a_unit_goes_on_from_its_checkpoint(
     assert len(harmed) == 1
     assert outcome.left == ()
     assert len(retried) == 1
-    assert re.search(word, retried[0])
+    # Code in Rust (safetensors) ends its process where it gets no memory, so that the event names
+    # SIGABRT alone; the process itself says why.
+    why = retried[0] + capfd.readouterr().err * ("SIGABRT" in retried[0])
+    assert re.search(word, why)
     assert [entry["kind"] for entry in logged(tmp_path)] == ["retried"]
     assert epochs[1][0] == 1
     assert all(epoch >= 5 for epoch in epochs[2])  # it was not begun again
@@ -199,7 +198,7 @@ def test_a_driver_that_ends_leaves_a_study_that_goes_on_and_no_process(long, tmp
     driver = command(LONG, folder, mark=tmp_path)
     mark = f"PRERANK_MARK={tmp_path}"
     assert wait_until(lambda: list(folder.glob("results/*.parquet")) or driver.poll() is not None)
-    workers = [t for t in marked(mark).values() if "prerank.study.engines.worker" in t]
+    workers = [t for t in marked(mark).values() if "prerank.study.engines.processes" in t]
     assert bool(workers) == (cores() > 1)  # units were left for more than one
     driver.send_signal(signal.Signals[how])
     driver.communicate(timeout=30)
@@ -266,24 +265,43 @@ def flip(path):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [cut, flip], ids=["cut", "flipped"])
-def test_broken_results_are_found_removed_and_made_again(whole, tmp_path, damage):
+def test_broken_results_are_found_removed_and_made_again(whole, tmp_path):
     names = ["results/pair--marginal.parquet", "results/triple--hdr.parquet"]
     names += ["results/triple--none.parquet", "base/triple.safetensors"]
     store = Store(tmp_path, PLAN)
-    for name, (_, content) in contents(whole).items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
-    for name in names:
-        damage(tmp_path / name)
-    with pytest.raises(InputError, match="|".join(names)):
-        store.results()
-    found = [str(path.relative_to(tmp_path)) for path in store.remove_broken()]
-    assert sorted(found) == sorted(names)
+    for damage in (cut, flip):
+        for name, (_, content) in contents(whole).items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        for name in names:
+            damage(tmp_path / name)
+        with pytest.raises(InputError, match="|".join(names)):
+            store.results()
+        found = [str(path.relative_to(tmp_path)) for path in store.remove_broken()]
+        assert sorted(found) == sorted(names)
     run_study(PLAN, tmp_path)
     assert_same(tmp_path, whole)
     assert store.remove_broken() == {}
+
+
+# Several at once
+
+
+@pytest.mark.slow
+def test_two_runners_with_workers_share_a_folder_and_no_row_is_lost_or_doubled(long, tmp_path):
+    folder = tmp_path / "study"
+    runners = [command(LONG, folder, "--workers", 2) for _ in range(2)]
+    codes, counts = [], []
+    for runner in runners:
+        output, errors = runner.communicate(timeout=240)
+        assert runner.returncode in (0, 3), errors  # 3: the other one still works on some
+        codes.append(runner.returncode)
+        counts.append(int(re.search(r"(\d+) (?:of them|done) by this call", output)[1]))
+    assert 0 in codes
+    assert sum(counts) == len(Store(folder).units)  # each was done once
+    assert Store(folder).left() == []
+    assert_same(folder, long)
 
 
 # Ray

@@ -6,7 +6,7 @@ import torch
 
 from prerank.datasets import open_dataset, published_split
 from prerank.errors import InputError
-from prerank.study.problems import Problem
+from prerank.study.protocols import Problem
 from prerank.training import Run
 from study.tiny import LABELS, tiny, write_table
 

@@ -16,9 +16,8 @@ from prerank.pits.published import published_pit
 from prerank.preranks import HDR, PAPER, PCA, Marginal, parse
 from prerank.scores import energy_score, nll
 from prerank.study import Store, published_strength
-from prerank.study.problems import Problem
-from prerank.study.protocols import run_variant
-from prerank.study.published_evaluation import (
+from prerank.study.protocols import Problem, run_variant
+from prerank.study.published_runs import (
     evaluate_as_published,
     null_replicates,
     two_set_energy,

@@ -16,19 +16,14 @@ from study.tiny import LABELS, contents, tiny
 
 
 @pytest.fixture
-def sketched(monkeypatch):
-    """Images are written to their files alone: on the page they take twice as long."""
-    monkeypatch.setattr("prerank.report.html._svg", lambda figure: b"<svg/>")
-
-
-@pytest.fixture
-def undrawn(sketched, monkeypatch):
+def undrawn(monkeypatch):
     """Figures are made, and no image is drawn from them: the figures that were saved."""
+    monkeypatch.setattr("prerank.report.html._svg", lambda figure: b"<svg/>")
     saved = []
 
     def save(figure, file, **options):
         saved.append(figure)
-        file.write(b"")
+        file.write_bytes(b"")
 
     monkeypatch.setattr(Figure, "savefig", save)
     return saved
@@ -59,6 +54,13 @@ def png_size(path):
     assert (kinds[0], kinds[-1], place) == (b"IHDR", b"IEND", len(content))
     assert len(set(zlib.decompress(pixels))) > 2  # something is drawn
     return width, height
+
+
+def assert_drawable(figures):
+    """Every figure can be drawn, as far as its pixels."""
+    assert figures
+    for figure in figures:
+        figure.draw_without_rendering()
 
 
 def assert_sound(page, datasets, *more, curves=True, drawn=True):
@@ -180,7 +182,8 @@ def test_a_published_study_shows_published_errors_and_says_on_which_scale(tmp_pa
 def test_three_datasets_combined_penalties_and_what_is_skipped(data, tmp_path, undrawn):
     datasets = ("triple", "pair", "quad")
     variants = ("none", "dependency", "hdr", "marginal+hdr")
-    run_study(tiny(datasets=datasets, variants=variants, strengths=(1.0,), max_epochs=1), tmp_path)
+    small = {"strengths": (1.0,), "max_epochs": 1, "n_null": 5, "n_samples": 10}
+    run_study(tiny(datasets=datasets, variants=variants, **small), tmp_path)
     store = Store(tmp_path)
     page = write_report(store)
     more = ("datasets", *(f"pairs_{dataset}" for dataset in datasets))
@@ -209,16 +212,17 @@ def test_three_datasets_combined_penalties_and_what_is_skipped(data, tmp_path, u
     assert tried.columns[:2].tolist() == ["dataset", "variant"]
 
 
-def test_a_report_of_one_run_takes_the_place_of_an_older_one(tmp_path, sketched):
-    plan = tiny(datasets=("triple",), variants=("none", "hdr"), seeds=(7,), max_epochs=1)
+def test_a_report_of_one_run_takes_the_place_of_an_older_one(tmp_path, undrawn):
+    plan = tiny(datasets=("triple",), variants=("none", "hdr"), seeds=(7,), max_epochs=1, n_null=5)
     run_study(plan, tmp_path)
     (tmp_path / "report").mkdir()
     for name in ("before.csv", "bars.png", "report.html"):
         (tmp_path / "report" / name).write_text("old")
     page = write_report(Store(tmp_path))
     assert "With one run in each cell there are no standard errors" in assert_sound(
-        page, ["triple"]
+        page, ["triple"], drawn=False
     )
+    assert_drawable(undrawn)
     assert read(page, "before").se.isna().all()
 
 
@@ -237,15 +241,17 @@ def test_a_half_done_study_can_be_reported(exact, tmp_path, undrawn):
     assert "ar1, marginal: for reasons | of its own" in text
 
 
-def test_a_study_with_unpenalised_runs_alone_can_be_reported(exact, tmp_path, sketched):
+def test_a_study_with_unpenalised_runs_alone_can_be_reported(exact, tmp_path, undrawn):
     page = write_report(copied(exact, tmp_path, *OTHERS, "ar1--marginal", "ar1--hdr"))
-    assert_sound(page, ["ar1"], curves=False)
+    assert_sound(page, ["ar1"], curves=False, drawn=False)
+    assert_drawable(undrawn)
     assert len(read(page, "before")) == len(LABELS)
 
 
-def test_a_study_whose_unpenalised_runs_are_not_done_can_be_reported(exact, tmp_path, sketched):
+def test_a_study_whose_unpenalised_runs_are_not_done_can_be_reported(exact, tmp_path, undrawn):
     page = write_report(copied(exact, tmp_path, "ar1--none", *OTHERS))
-    assert_sound(page, ["ar1"])
+    assert_sound(page, ["ar1"], drawn=False)
+    assert_drawable(undrawn)
     assert {"hdr", "marginal"} <= set(read(page, "after").prerank)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from prerank.datasets import OutlierRegression, published_split
-from prerank.errors import InputError, NotApplicableError
+from prerank.errors import InputError, InputTypeError, NotApplicableError
 from prerank.files import CheckpointFile
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
@@ -59,8 +59,7 @@ def test_a_strength_that_is_given_goes_on_from_the_base():
     assert (training.strength, training.selection) == (30.0, None)
 
 
-@pytest.mark.parametrize("grid", ["auto", (30.0, 3.0)], ids=str)
-@pytest.mark.parametrize("fine_tune", [True, False])
+@pytest.mark.parametrize(("grid", "fine_tune"), [("auto", True), ((30.0, 3.0), False)], ids=str)
 def test_a_strength_is_chosen_as_search_strength_would(grid, fine_tune):
     settings = dataclasses.replace(SETTINGS, fine_tune=fine_tune)
     base = train(NETWORK, DATA, RUNS, settings=settings)
@@ -177,16 +176,26 @@ def test_a_path_is_still_a_place_for_checkpoints(tmp_path):
         again.load(CheckpointFile(tmp_path / "other"))
     with pytest.warns(DeprecationWarning, match="CheckpointFile"):
         checkpoint = Checkpoint(tmp_path / "run")
+    with pytest.warns(DeprecationWarning, match="CheckpointFile") as caught:
+        assert Checkpoint(path=tmp_path / "run").store.path == tmp_path / "run"
+    assert [warning.filename for warning in caught] == [__file__]
+    for wrong in ({}, {"store": CheckpointFile(tmp_path), "path": tmp_path}):
+        with pytest.raises(InputTypeError, match="needs a store"):
+            Checkpoint(**wrong)
     checkpoint.resume(again)
     checkpoint.drop()
     assert not list(tmp_path.iterdir())
 
 
 def test_the_former_name_of_the_holdout_offset():
-    without = Settings(shift=False)
-    assert without == Settings(holdout_offset=False)
-    assert not without.shift
-    assert dataclasses.replace(Settings(), shift=False) == without
+    without = Settings(holdout_offset=False)
+    use = "use holdout_offset"
+    with pytest.warns(DeprecationWarning, match=use):
+        assert Settings(shift=False) == without
+    with pytest.warns(DeprecationWarning, match=use):
+        assert not without.shift
+    with pytest.warns(DeprecationWarning, match=use):
+        assert dataclasses.replace(Settings(), shift=False) == without
     assert dataclasses.replace(without, holdout_offset=True) == Settings()
     # Checkpoints are found by a hash of the settings, which older versions wrote with this name.
     assert "shift=False" in Trainer(NETWORK, DATA, RUNS, settings=without)._signature

@@ -1,5 +1,6 @@
 """Training that is broken off goes on as if nothing had happened."""
 
+import shutil
 import time
 
 import pytest
@@ -26,7 +27,7 @@ DATA = TrainingData.build(X, Y, [(s.train, s.validation) for s in SPLITS], dtype
 NETWORK = MixtureNetwork(2, 2, n_components=2, hidden=(6,))
 RUNS = [Run(0, 0, 0.0), Run(0, 0, 10.0), Run(1, 1, 100.0)]
 OBJECTIVE = Objective(CalibrationPenalty("marginal+hdr", n_samples=12))
-SETTINGS = Settings(batch_size=32, max_epochs=6, patience=2, lr=1e-2)
+SETTINGS = Settings(batch_size=32, max_epochs=2, patience=2, lr=1e-2)
 
 
 def trained(checkpoint=None, on_epoch=None, settings=SETTINGS, runs=RUNS):
@@ -146,11 +147,19 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_damaged_checkpoints_are_as_good_as_none(tmp_path, damage):
-    checkpoint = Checkpoint(CheckpointFile(tmp_path / "run"), every=0.0)
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """Checkpoints of a training that was killed in its first part: no test changes them."""
+    folder = tmp_path_factory.mktemp("half")
     with pytest.raises(Killed):
-        trained(checkpoint, killed_after(4))
+        trained(Checkpoint(CheckpointFile(folder / "run"), every=0.0), killed_after(1))
+    return folder
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damaged_checkpoints_are_as_good_as_none(half, tmp_path, damage):
+    shutil.copytree(half, tmp_path, dirs_exist_ok=True)
+    checkpoint = Checkpoint(CheckpointFile(tmp_path / "run"), every=1e9)
     files = list(tmp_path.iterdir())
     for path in files:
         damage(path)
@@ -160,14 +169,10 @@ def test_damaged_checkpoints_are_as_good_as_none(tmp_path, damage):
     assert_same(trained(checkpoint), WHOLE)
 
 
-def test_links_to_checkpoints_elsewhere_are_not_followed(tmp_path):
-    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+def test_links_to_checkpoints_elsewhere_are_not_followed(half, tmp_path):
+    folder = tmp_path / "folder"
     folder.mkdir()
-    with pytest.raises(Killed):
-        trained(Checkpoint(CheckpointFile(folder / "run"), every=0.0), killed_after(4))
-    folder.rename(elsewhere)
-    folder.mkdir()
-    for path in elsewhere.iterdir():
+    for path in half.iterdir():
         (folder / path.name).symlink_to(path)
     seen = []
     assert_same(trained(Checkpoint(CheckpointFile(folder / "run")), seen.append), WHOLE)

@@ -84,16 +84,26 @@ def steps(trainer, count):
 
 
 @functools.cache
-def two_parts(objective=NOISY):
-    return train(NETWORK, DATA, RUNS, objective=objective, settings=CHOSEN)
+def watched(objective):
+    """The result of both parts, and the progress on the way."""
+    seen = []
+    options = {"objective": objective, "settings": CHOSEN, "on_epoch": seen.append}
+    return train(NETWORK, DATA, RUNS, **options), seen
+
+
+def two_parts(objective):
+    return watched(objective)[0]
 
 
 @functools.cache
-def first_part(objective=NOISY):
-    """Every seed and split by hand, without the penalty."""
-    plain = dataclasses.replace(objective, penalty=None)
+def plain_part(objective):
     runs = [Run(*pair) for pair in PAIRS]
-    return finished(Trainer(NETWORK, DATA, runs, objective=plain, settings=CHOSEN))
+    return finished(Trainer(NETWORK, DATA, runs, objective=objective, settings=CHOSEN))
+
+
+def first_part(objective):
+    """Every seed and split by hand, without the penalty."""
+    return plain_part(dataclasses.replace(objective, penalty=None))
 
 
 def second_part(start, runs=RUNS, objective=NOISY, chosen=TUNING, data=DATA):
@@ -101,7 +111,7 @@ def second_part(start, runs=RUNS, objective=NOISY, chosen=TUNING, data=DATA):
 
 
 @functools.cache
-def tuned_part(objective=NOISY):
+def tuned_part(objective):
     """Every run by hand, from there on."""
     return finished(second_part(first_part(objective).theta[OF_RUN], objective=objective))
 
@@ -109,7 +119,7 @@ def tuned_part(objective=NOISY):
 @pytest.fixture
 def start():
     """Parameters of every run where the score alone has stopped."""
-    return first_part().theta[OF_RUN]
+    return first_part(NOISY).theta[OF_RUN]
 
 
 def values(history, m):
@@ -244,7 +254,7 @@ def test_the_history_counts_the_epochs_of_both_parts(objective):
 
 
 def test_a_result_has_an_entry_for_every_run():
-    found = two_parts()
+    found = two_parts(NOISY)
     assert found.theta.shape == (len(RUNS), NETWORK.n_parameters)
     assert found.history.shape[1] == len(RUNS)
     for name in ("epochs", "best_epoch", "objective"):
@@ -262,10 +272,9 @@ def test_each_part_has_the_whole_limit_of_epochs():
 
 
 def test_progress_sees_both_parts():
-    seen = []
-    train(NETWORK, DATA, RUNS, objective=NOISY, settings=CHOSEN, on_epoch=seen.append)
-    base = first_part()
-    after = tuned_part()
+    _, seen = watched(NOISY)
+    base = first_part(NOISY)
+    after = tuned_part(NOISY)
     lengths = [int(part.epochs.max()) for part in (base, after)]
     assert [progress.epoch for progress in seen] == [
         epoch + 1 for length in lengths for epoch in range(length)
@@ -290,7 +299,7 @@ def test_progress_sees_both_parts():
 def test_tuning_has_more_patience_and_ten_steps(patience, tripled, least, most, fine_tune):
     given = {
         **{"lr": 0.3, "batch_size": 7, "max_epochs": 2, "min_delta": 0.5, "gradient_bound": 2.0},
-        **{"fine_tune": fine_tune, "shift": False},
+        **{"fine_tune": fine_tune, "holdout_offset": False},
     }
     chosen = Settings(patience=patience, min_steps=least, **given)
     # The limit of epochs is not widened, and nothing else changes.
@@ -425,7 +434,7 @@ def test_steps_that_are_too_large_leave_a_run_at_its_start(start, patience):
 def test_a_start_without_numbers_does_not_hurt_the_others(start):
     poisoned = start.clone()
     poisoned[0] = torch.nan
-    found, whole = finished(second_part(poisoned)), tuned_part()
+    found, whole = finished(second_part(poisoned)), tuned_part(NOISY)
     assert found.objective[0] == torch.inf
     assert found.best_epoch[0] == 0
     assert found.epochs[0] == TUNING.patience
@@ -453,9 +462,9 @@ def test_a_start_that_is_given_is_used_and_nothing_is_trained_before_it():
 
 
 def test_a_start_is_taken_in_the_type_of_the_data(start):
-    single = make_data(torch.float32)
-    found = train(NETWORK, single, RUNS, objective=NOISY, settings=CHOSEN, start=start)
-    assert_same(found, finished(second_part(start.float(), data=single)))
+    single, chosen = make_data(torch.float32), settings(max_epochs=2)
+    found = train(NETWORK, single, RUNS, objective=NOISY, settings=chosen, start=start)
+    assert_same(found, finished(second_part(start.float(), chosen=chosen.tuning, data=single)))
     assert found.theta.dtype == torch.float32
     assert torch.equal(found.theta[FREE], start[FREE].float())
 
@@ -554,18 +563,21 @@ def test_no_runs_at_all_are_refused(objective, fine_tune, stackable):
 # --- alone and in a stack --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", ["marginal+hdr", "pca(0.8)+location"])
-def test_a_run_does_not_depend_on_the_others(spec):
-    objective = Objective(CalibrationPenalty(spec, n_samples=10))
+@pytest.mark.parametrize(
+    ("objective", "runs"),
+    [(NOISY, range(6)), (Objective(CalibrationPenalty("pca(0.8)+location")), (1, 2, 4))],
+    ids=["marginal+hdr", "pca(0.8)+location"],
+)
+def test_a_run_does_not_depend_on_the_others(objective, runs):
     together = two_parts(objective)
     assert len(set(together.epochs.tolist())) > 3
-    for m, run in enumerate(RUNS):
-        alone = train(NETWORK, DATA, [run], objective=objective, settings=CHOSEN)
+    for m in runs:
+        alone = train(NETWORK, DATA, [RUNS[m]], objective=objective, settings=CHOSEN)
         assert_run(together, m, alone)
 
 
 def test_the_order_of_runs_does_not_matter():
-    forward = two_parts()
+    forward = two_parts(NOISY)
     backward = train(NETWORK, DATA, RUNS[::-1], objective=NOISY, settings=CHOSEN)
     torch.testing.assert_close(forward.theta, backward.theta.flip(0), rtol=1e-9, atol=1e-9)
 
@@ -692,7 +704,7 @@ class Unmoved(CalibrationPenalty):
 
 @pytest.mark.parametrize("fine_tune", [True, False])
 def test_without_a_shift_a_run_trains_as_with_a_shift_of_zero(fine_tune):
-    shifting = settings(fine_tune=fine_tune, max_epochs=8)
+    shifting = settings(fine_tune=fine_tune, max_epochs=4)
     unshifted = dataclasses.replace(shifting, holdout_offset=False)
     unmoved = Objective(Unmoved("marginal+hdr", n_samples=10))
     without, zero, shifted = (
@@ -726,8 +738,7 @@ def test_a_penalty_may_have_no_shift(start, tmp_path):
     assert state["shift"].shape == state["counts"].shape == (len(RUNS), 0, 0)
 
 
-@pytest.mark.parametrize("levels", [2, 3])
-@pytest.mark.parametrize("data", [DATA, APART], ids=["alike", "apart"])
+@pytest.mark.parametrize(("levels", "data"), [(2, DATA), (3, APART)], ids=["alike", "apart"])
 def test_few_levels_are_enough(levels, data, tmp_path):
     # Two levels are 0 and 1, where nearly all counts agree.
     objective = Objective(CalibrationPenalty("marginal+hdr", n_samples=10, levels=levels))
@@ -797,34 +808,44 @@ def test_a_step_without_numbers_costs_one_epoch_of_the_shift(start, tmp_path):
 # --- interruptions ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_an_interrupted_second_part_goes_on_as_if_nothing_had_happened(tmp_path, start, dtype):
+# Before the first step, within epochs and the two passes of them, between passes and between
+# epochs, and at the end.
+PLACES = [0, PASS, PASS + 3, TUNED, 2 * TUNED + PASS + 1, "end"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "places"), [(torch.float32, [PASS + 3, "end"]), (F64, PLACES)], ids=str
+)
+def test_an_interrupted_second_part_goes_on_as_if_nothing_had_happened(
+    tmp_path, start, dtype, places
+):
     data = moved_apart(make_data(dtype))
     chosen = dataclasses.replace(TUNING, patience=2, max_epochs=6)
 
     def new():
         return Trainer(NETWORK, data, RUNS, objective=NOISY, settings=chosen, start=start)
 
-    trainer = new()
-    whole, last = finished(trainer), saved(trainer, tmp_path / "last")
+    before, made, stored = new(), 0, {}
+    for place in places:
+        if place == "end":
+            finished(before)
+        else:
+            steps(before, place - made)
+            made = place
+        written = saved(before, tmp_path / str(place))
+        stored[place] = written, before.progress, before.result()
+    last, _, whole = stored["end"]
     assert len(set(whole.epochs.tolist())) > 2  # the stack shrinks on the way
     assert (last["shift"] != 0).any()
-    total = TUNED * int(whole.epochs.max())
-    # Before the first step, within epochs and the two passes of them, between passes and between
-    # epochs, and at the end.
-    places = [0, PASS, PASS + 3, TUNED, 2 * TUNED + PASS + 1, total]
-    for index, place in enumerate(places):
-        path = tmp_path / f"{index}.safetensors"
-        before = steps(new(), place)
-        written = saved(before, path)
+    for index, (place, (written, progress, result)) in enumerate(stored.items()):
         after = steps(new(), index % 3)  # whatever it did before is forgotten
-        after.load(CheckpointFile(path))
-        assert after.progress == before.progress
+        after.load(CheckpointFile(tmp_path / str(place)))
+        assert after.progress == progress
         again = saved(after, tmp_path / "again")
         assert written.keys() == again.keys()
         assert {"counts", "shift"} <= written.keys()
         assert all(torch.equal(written[name], again[name]) for name in ("counts", "shift"))
-        assert_same(after.result(), before.result())
+        assert_same(after.result(), result)
         assert_same(finished(after), whole)
         ended = saved(after, tmp_path / "ended")
         assert torch.equal(ended["shift"], last["shift"])
@@ -890,21 +911,22 @@ class Gaussian(nn.Module):
 
 def test_modules_are_trained_in_two_parts_one_by_one():
     network, calls = ModuleNetwork(Gaussian), []
-    found = train(network, DATA, RUNS, objective=EXACT, settings=CHOSEN, on_epoch=calls.append)
-    base = [finished(Trainer(network, DATA, [Run(*pair)], settings=CHOSEN)) for pair in PAIRS]
+    runs, of_run, free = RUNS[:4], OF_RUN[:4], FREE[:4]
+    found = train(network, DATA, runs, objective=EXACT, settings=CHOSEN, on_epoch=calls.append)
+    base = [finished(Trainer(network, DATA, [Run(*pair)], settings=CHOSEN)) for pair in PAIRS[:2]]
     options = {"objective": EXACT, "settings": TUNING}
     after = [
         finished(Trainer(network, DATA, [run], start=base[pair].theta, **options))
-        for run, pair in zip(RUNS, OF_RUN.tolist(), strict=True)
+        for run, pair in zip(runs, of_run.tolist(), strict=True)
     ]
-    assert found.theta.shape == (len(RUNS), network.n_parameters)
+    assert found.theta.shape == (len(runs), network.n_parameters)
     assert torch.equal(found.theta, torch.cat([part.theta for part in after]))
     assert torch.equal(found.objective, torch.cat([part.objective for part in after]))
-    for m, pair in enumerate(OF_RUN.tolist()):
+    for m, pair in enumerate(of_run.tolist()):
         assert found.epochs[m] == base[pair].epochs + after[m].epochs
         both = [values(part.history, 0) for part in (base[pair], after[m])]
         assert torch.equal(values(found.history, m), torch.cat(both))
-    assert torch.equal(found.theta[FREE], torch.cat([base[p].theta for p in OF_RUN[FREE]]))
+    assert torch.equal(found.theta[free], torch.cat([base[p].theta for p in of_run[free]]))
     lengths = [int(part.epochs) for part in (*base, *after)]
     assert [call.epoch for call in calls] == [
         epoch + 1 for length in lengths for epoch in range(length)
@@ -955,7 +977,7 @@ def test_a_loss_term_has_checkpoints_in_the_second_part(tmp_path, start):
 def test_the_published_penalty_has_two_parts(spec, tmp_path):
     objective, runs = Objective(CalibrationPenalty.published(spec)), RUNS[:4]
     objective.penalty.n_samples = 20
-    chosen = settings(max_epochs=6)
+    chosen = settings(max_epochs=3)
     found = train(NETWORK, APART, runs, objective=objective, settings=chosen)
     bare = [Run(run.seed, run.split) for run in runs]
     base = train(NETWORK, APART, bare, settings=chosen)

@@ -14,12 +14,11 @@ The libraries are imported when a function needs them, not with this package.
 
 from prerank.adapters.labels import Labelled, from_arrays, from_pandas, from_xarray
 from prerank.adapters.mixtures import Mixture, mixture
-from prerank.adapters.networks import deep_ensemble, mc_dropout
+from prerank.adapters.networks import deep_ensemble, from_zuko, mc_dropout
 from prerank.adapters.ngboost import from_ngboost
 from prerank.adapters.products import Product, product
 from prerank.adapters.sbi import AmortisedPosterior, from_sbi
 from prerank.adapters.skpro import from_skpro
-from prerank.adapters.zuko import from_zuko
 
 __all__ = [
     "AmortisedPosterior",

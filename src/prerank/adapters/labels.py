@@ -9,9 +9,9 @@ from torch.distributions import Distribution
 
 from prerank.distributions import Ensemble
 from prerank.errors import InputError, InputTypeError, ShapeError
-from prerank.extras import library
-from prerank.files.comparison import order_lines
+from prerank.extras import library, needed_by
 from prerank.inputs import as_tensor, wrong_type
+from prerank.numerics import order_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +69,7 @@ def from_arrays(
     return Ensemble(values.movedim((sample_axis, target_axis), (0, -1)), weights)
 
 
+@needed_by("from_pandas")
 def from_pandas(samples: "pd.DataFrame", y: "pd.DataFrame", *, sample: str = "sample") -> Labelled:
     """Samples in a long table, matched with observations by the names in their indexes.
 
@@ -108,6 +109,7 @@ def from_pandas(samples: "pd.DataFrame", y: "pd.DataFrame", *, sample: str = "sa
     return Labelled(Ensemble(by_label(lines, "samples", y.index)), y)
 
 
+@needed_by("from_xarray")
 def from_xarray(
     samples: Any, y: Any, *, sample: str = "sample", target: str = "target"
 ) -> Labelled:

@@ -20,7 +20,7 @@ from prerank.distributions import Ensemble, GaussianMixture
 from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.inputs import Shape, as_tensor, check_distribution, check_finite, parameter_of
 
-__all__ = ["Mixture", "as_gaussian_mixture", "mixture"]
+__all__ = ["Mixture", "as_gaussian_mixture", "mixture", "supported_log_prob"]
 
 
 class _Gaussians(NamedTuple):
@@ -123,7 +123,7 @@ class Mixture(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at `(*sample_shape, *batch_shape, *event_shape)`."""
-        parts = torch.stack([_log_prob(part, value) for part in self.components])
+        parts = torch.stack([supported_log_prob(part, value) for part in self.components])
         log_weights = self.weights.log().reshape(-1, *[1] * (parts.dim() - 1))
         return torch.logsumexp(log_weights + parts, 0)
 
@@ -141,7 +141,7 @@ class Mixture(Distribution):
         return torch.einsum("m...,m->...", torch.stack(list(values)), self.weights)
 
 
-def _log_prob(dist: Distribution, value: Tensor) -> Tensor:
+def supported_log_prob(dist: Distribution, value: Tensor) -> Tensor:
     """The log-density, minus infinity outside the support of this one component."""
     try:
         support = dist.support

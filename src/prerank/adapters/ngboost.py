@@ -7,20 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.distributions import (
-    Beta,
-    Distribution,
-    Exponential,
-    Gamma,
-    HalfNormal,
-    Laplace,
-    LogNormal,
-    MultivariateNormal,
-    Normal,
-    Poisson,
-    StudentT,
-    Weibull,
-)
+from torch import distributions as td
+from torch.distributions import Distribution
 
 from prerank.adapters.products import product
 from prerank.errors import InputTypeError
@@ -31,11 +19,11 @@ __all__ = ["from_ngboost"]
 
 
 def from_ngboost(dist: object) -> Distribution:
-    """The exact law of `NGBRegressor.pred_dist(X)`.
+    """The exact distribution of `NGBRegressor.pred_dist(X)`.
 
-    `MultivariateNormal(k)` gives a torch `MultivariateNormal` over k targets. A law of one target
-    gives D = 1; a list of them, from one regressor for each target, their product: targets that are
-    independent given x.
+    `MultivariateNormal(k)` gives a torch `MultivariateNormal` over k targets. A distribution of one
+    target gives D = 1; a list of them, from one regressor for each target, their product: targets
+    that are independent given x.
 
     Args:
         dist: what `pred_dist` returns for N rows, or a list of D of them. Families: Normal,
@@ -69,32 +57,32 @@ def from_ngboost(dist: object) -> Distribution:
     return product([_margin(part, distns) for part in dists])
 
 
-def _multivariate(dist: Any) -> MultivariateNormal:
+def _multivariate(dist: Any) -> td.MultivariateNormal:
     # NGBoost has the factor of the precision, L L'.
     factor = _tensor(dist.L)
-    return MultivariateNormal(_tensor(dist.loc), precision_matrix=factor @ factor.mT)
+    return td.MultivariateNormal(_tensor(dist.loc), precision_matrix=factor @ factor.mT)
 
 
-def _student(dist: Any) -> StudentT:
+def _student(dist: Any) -> td.StudentT:
     loc = _tensor(dist.loc)
-    return StudentT(_tensor(dist.df).expand_as(loc), loc, _tensor(dist.scale))
+    return td.StudentT(_tensor(dist.df).expand_as(loc), loc, _tensor(dist.scale))
 
 
 # By class of NGBoost, and found by isinstance: subclasses fix a parameter, or the degrees of
 # freedom (Cauchy).
 _FAMILIES: dict[str, Callable[[Any], Distribution]] = {
-    "Normal": lambda d: Normal(_tensor(d.loc), _tensor(d.scale)),
-    "LogNormal": lambda d: LogNormal(_tensor(d.loc), _tensor(d.scale)),
-    "Laplace": lambda d: Laplace(_tensor(d.loc), _tensor(d.scale)),
+    "Normal": lambda d: td.Normal(_tensor(d.loc), _tensor(d.scale)),
+    "LogNormal": lambda d: td.LogNormal(_tensor(d.loc), _tensor(d.scale)),
+    "Laplace": lambda d: td.Laplace(_tensor(d.loc), _tensor(d.scale)),
     "T": _student,
     "TFixedDf": _student,
     "TFixedDfFixedVar": _student,
-    "Gamma": lambda d: Gamma(_tensor(d.alpha), _tensor(d.beta)),
-    "Exponential": lambda d: Exponential(1 / _tensor(d.scale)),
-    "Weibull": lambda d: Weibull(_tensor(d.scale), _tensor(d.shape)),
-    "HalfNormal": lambda d: HalfNormal(_tensor(d.scale)),
-    "Beta": lambda d: Beta(_tensor(d.alpha), _tensor(d.beta)),
-    "Poisson": lambda d: Poisson(_tensor(d.mu)),
+    "Gamma": lambda d: td.Gamma(_tensor(d.alpha), _tensor(d.beta)),
+    "Exponential": lambda d: td.Exponential(1 / _tensor(d.scale)),
+    "Weibull": lambda d: td.Weibull(_tensor(d.scale), _tensor(d.shape)),
+    "HalfNormal": lambda d: td.HalfNormal(_tensor(d.scale)),
+    "Beta": lambda d: td.Beta(_tensor(d.alpha), _tensor(d.beta)),
+    "Poisson": lambda d: td.Poisson(_tensor(d.mu)),
 }
 
 
@@ -103,9 +91,9 @@ def _margin(dist: Any, distns: Any) -> Distribution:
         if isinstance(dist, getattr(distns, name, ())):  # not every version has them all
             return build(dist)
     raise InputTypeError(
-        f"dist is a {type(dist).__name__} of NGBoost, whose law is not known here; known are "
-        f"{', '.join(_FAMILIES)} and, alone, MultivariateNormal. Draw samples (S, N, D) of it and "
-        "wrap them in prerank.Ensemble"
+        f"dist is a {type(dist).__name__} of NGBoost, whose distribution is not known here; known "
+        f"are {', '.join(_FAMILIES)} and, alone, MultivariateNormal. Draw samples (S, N, D) of it "
+        "and wrap them in prerank.Ensemble"
     )
 
 

@@ -1,4 +1,4 @@
-"""Distributions of skpro, which hold a law for every row and column of a table."""
+"""Distributions of skpro, which hold a distribution for every row and column of a table."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -7,21 +7,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import (
-    Beta,
-    Distribution,
-    Exponential,
-    Gamma,
-    HalfNormal,
-    Independent,
-    Laplace,
-    LogNormal,
-    Normal,
-    Poisson,
-    StudentT,
-    Uniform,
-    Weibull,
-)
+from torch import distributions as td
+from torch.distributions import Distribution
 
 from prerank.adapters.labels import Labelled, by_label, check_frame, same_labels
 from prerank.adapters.mixtures import Mixture, mixture
@@ -63,12 +50,12 @@ def from_skpro(
     n_samples: int = 100,
     generator: torch.Generator | int | None = None,
 ) -> Distribution | Labelled:
-    """The law of `predict_proba(X)`, exact where it is known and by samples elsewhere.
+    """The distribution of `predict_proba(X)`, exact where it is known and by samples elsewhere.
 
     The columns of most laws of skpro are independent of each other given x. Normal, LogNormal,
     Laplace, TDistribution, Uniform, Gamma, Exponential, Weibull, HalfNormal, Beta and Poisson give
-    their counterpart in torch, a Mixture the mixture of its parts, and an Empirical law the
-    `Ensemble` of its own samples. Of any other law samples are drawn.
+    their counterpart in torch, a Mixture the mixture of its parts, and an Empirical
+    distribution the `Ensemble` of its own samples. Of any other distribution samples are drawn.
 
     Args:
         dist: a distribution of skpro with N rows and D columns.
@@ -102,7 +89,7 @@ def from_skpro(
     if not isinstance(dist, base):
         raise wrong_type("dist", dist, "a distribution of skpro, as predict_proba returns it")
     if dist.ndim != 2:
-        raise ShapeError("dist is a scalar law of skpro: it needs an index and columns")
+        raise ShapeError("dist is a scalar distribution of skpro: it needs an index and columns")
     count = as_count(n_samples, "n_samples", minimum=2)
     if y is not None:
         check_frame(y, "y")
@@ -119,12 +106,12 @@ def from_skpro(
 
 
 def _exact(dist: Any, families: Any) -> Distribution | None:
-    """The same law in torch, None where it is not known."""
+    """The same distribution in torch, None where it is not known."""
     name = type(dist).__name__
-    # The class itself, not a subclass: that may be another law.
+    # The class itself, not a subclass: that may be another distribution.
     if name in _FAMILIES and type(dist) is getattr(families, name, None):
         parameters = {key: _tensor(value) for key, value in dist.get_params_df().items()}
-        return Independent(_FAMILIES[name](parameters), 1)
+        return td.Independent(_FAMILIES[name](parameters), 1)
     if type(dist) is families.Mixture:
         return _mixture(dist, families)
     if type(dist) is families.Empirical:
@@ -135,17 +122,17 @@ def _exact(dist: Any, families: Any) -> Distribution | None:
 _Parameters = Mapping[str, Tensor]
 
 _FAMILIES: dict[str, Callable[[_Parameters], Distribution]] = {
-    "Normal": lambda p: Normal(p["mu"], p["sigma"]),
-    "LogNormal": lambda p: LogNormal(p["mu"], p["sigma"]),
-    "Laplace": lambda p: Laplace(p["mu"], p["scale"]),
-    "TDistribution": lambda p: StudentT(p["df"], p["mu"], p["sigma"]),
-    "Uniform": lambda p: Uniform(p["lower"], p["upper"]),
-    "Gamma": lambda p: Gamma(p["alpha"], p["beta"]),
-    "Exponential": lambda p: Exponential(p["rate"]),
-    "Weibull": lambda p: Weibull(p["scale"], p["k"]),
-    "HalfNormal": lambda p: HalfNormal(p["sigma"]),
-    "Beta": lambda p: Beta(p["alpha"], p["beta"]),
-    "Poisson": lambda p: Poisson(p["mu"]),
+    "Normal": lambda p: td.Normal(p["mu"], p["sigma"]),
+    "LogNormal": lambda p: td.LogNormal(p["mu"], p["sigma"]),
+    "Laplace": lambda p: td.Laplace(p["mu"], p["scale"]),
+    "TDistribution": lambda p: td.StudentT(p["df"], p["mu"], p["sigma"]),
+    "Uniform": lambda p: td.Uniform(p["lower"], p["upper"]),
+    "Gamma": lambda p: td.Gamma(p["alpha"], p["beta"]),
+    "Exponential": lambda p: td.Exponential(p["rate"]),
+    "Weibull": lambda p: td.Weibull(p["scale"], p["k"]),
+    "HalfNormal": lambda p: td.HalfNormal(p["sigma"]),
+    "Beta": lambda p: td.Beta(p["alpha"], p["beta"]),
+    "Poisson": lambda p: td.Poisson(p["mu"]),
 }
 
 
@@ -156,10 +143,10 @@ def _mixture(dist: Any, families: Any) -> Distribution:
     for part in dist.distributions:
         inner = part[1] if isinstance(part, tuple) else part
         known = _exact(inner, families)
-        if not isinstance(known, Independent):
+        if not isinstance(known, td.Independent):
             raise InputTypeError(
-                f"dist is a Mixture with a part {type(inner).__name__}, whose law is not known "
-                "here: mix samples (S, N, D) of the parts yourself, and wrap them in "
+                f"dist is a Mixture with a part {type(inner).__name__}, whose distribution is not "
+                "known here: mix samples (S, N, D) of the parts yourself, and wrap them in "
                 "prerank.Ensemble"
             )
         margins.append(known)
@@ -168,15 +155,15 @@ def _mixture(dist: Any, families: Any) -> Distribution:
         return mixture(margins, weights=weights)
     # The part is chosen for each column by itself.
     share = _tensor(weights / weights.sum())
-    return Independent(Mixture([margin.base_dist for margin in margins], share), 1)
+    return td.Independent(Mixture([margin.base_dist for margin in margins], share), 1)
 
 
 def _empirical(dist: Any) -> Ensemble:
     unknown = ~dist.index.isin(dist.spl.index.droplevel(0))
     if unknown.any():
         raise InputError(
-            f"dist is an Empirical law with {unknown.sum()} rows that have no sample, such as "
-            f"{dist.index[unknown][0]}: its index must name rows of its samples"
+            f"dist is an Empirical distribution with {unknown.sum()} rows that have no sample, "
+            f"such as {dist.index[unknown][0]}: its index must name rows of its samples"
         )
     samples = by_label(dist.spl[list(dist.columns)], "dist.spl", dist.index)
     if dist.weights is None:

@@ -19,10 +19,11 @@ from prerank.calibration.error import (
     pce,
     pce_floor,
     pce_spread,
+    tie_error,
+    tie_remarks,
 )
 from prerank.calibration.nulls import component_null, holm, null_pce, p_value
 from prerank.calibration.shapes import DeviationShape, deviation_shapes, histogram_shapes
-from prerank.calibration.ties import tie_error, tie_remarks
 
 __all__ = [
     "DeviationShape",

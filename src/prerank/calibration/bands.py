@@ -14,7 +14,7 @@ distribution between the bounds, convolved with itself once for every bin, at n.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -181,9 +181,7 @@ def _bin_bounds(n: int, bins: int, level: float) -> tuple[int, int]:
         lower, upper = stats.binom.ppf([gamma / 2, 1 - gamma / 2], n, 1 / bins)
         return int(lower), int(upper)
 
-    def inside(lower: int, upper: int) -> float:
-        return count_coverage(n, bins, lower, upper)
-
+    inside = partial(count_coverage, n, bins)
     return _tightest(quantiles, inside, level, parts=bins, halvings=40)
 
 

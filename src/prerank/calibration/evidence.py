@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 ALL = "all"
-"""Component of the row that stands for a whole pre-rank."""
+"""Component of the row for a whole pre-rank; a target of that name becomes `target all`."""
 
 _POWERLESS_TIES = 0.9  # share of samples that tie with the observation: nothing to see from here on
 _MOST_NULL = 200_000
@@ -157,6 +157,7 @@ def findings_of(
             # The same choices for every model of a stack, as if each had been diagnosed alone.
             own = _member(result, model)
             names = result.prerank.component_names(targets, own.z.shape[-1])
+            names = [f"target {name}" if name == ALL else name for name in names]
             rows += _rows(own, names, model, levels, sorted({n_null, enough}), blunt, seed)
         findings += corrected_findings(rows)
     return findings

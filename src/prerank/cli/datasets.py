@@ -10,15 +10,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
-from prerank.cli.messages import (
-    AsJson,
-    complain,
-    one_line_errors,
-    print_json,
-    split_names,
-)
+from prerank.cli.messages import AsJson, complain, one_line_errors, print_json, split_names
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
 from prerank.datasets.collection import (
     LocalTable,
@@ -65,12 +59,10 @@ def list_(folder: Folder = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table(title=f"Datasets (tables in {escape(str(place))})", title_justify="left")
-    table.add_column("name", no_wrap=True)
-    for heading in ("rows here", "L", "D"):
-        table.add_column(heading, justify="right")
-    table.add_column("fetchable")
-    table.add_column("where", overflow="fold")
+    numbers = (Column(name, justify="right") for name in ("rows here", "L", "D"))
+    start, end = Column("name", no_wrap=True), Column("where", overflow="fold")
+    table = Table(start, *numbers, "fetchable", end, title_justify="left")
+    table.title = f"Datasets (tables in {escape(str(place))})"
     for row in rows:
         here, record = row["local"], records.get(row["name"])
         source = record.origin.repository if record and record.origin else ""
@@ -97,9 +89,8 @@ def show(
     if as_json:
         print_json(facts)
         return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    columns = Column(style="bold", no_wrap=True), Column(overflow="fold")
+    table = Table(*columns, show_header=False, box=None, pad_edge=False)
     local = facts.pop("local")
     for key, value in facts.items():
         if value not in ("", ()):
@@ -237,13 +228,11 @@ def _status(local: dict[str, Any] | None) -> str:
 
 
 def _import_command(record: Dataset) -> str:
-    words = ["prerank datasets import FILE", f"--name {record.name}"]
-    words.append(f"--targets {','.join(record.targets)}")
-    if record.inputs:
-        words.append(f"--inputs {','.join(record.inputs)}")
-    if not record.header:
-        words.append("--no-header")
-    return " ".join(words)
+    options = f"--name {record.name} --targets {','.join(record.targets)}"
+    inputs = f" --inputs {','.join(record.inputs)}" if record.inputs else ""
+    return (
+        f"prerank datasets import FILE {options}{inputs}{'' if record.header else ' --no-header'}"
+    )
 
 
 def _record(name: str) -> Dataset:

@@ -1,4 +1,4 @@
-"""`prerank demo`: the whole job on a small real dataset, before and after."""
+"""`prerank demo`: a model without and with a calibration penalty, on a small real dataset."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import torch
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from prerank import defaults
 from prerank.cli.fit import MaxEpochs, Seed
 from prerank.cli.messages import one_line_errors
-from prerank.diagnosis import ALL, Diagnosis, Finding
+from prerank.diagnosis import Diagnosis
 from prerank.files import check_file, write_atomically, writing
 from prerank.report import ReliabilityGrid
 from prerank.report.wording import p_text
@@ -62,10 +62,13 @@ def demo(
 
 
 def _compare(out: Path, seed: int, max_epochs: int) -> None:
+    from sklearn.datasets import load_breast_cancer
     from sklearn.model_selection import train_test_split
 
     console = Console()
-    X, Y = _measurements()
+    table = load_breast_cancer(as_frame=True).data
+    X = table[[f"mean {name}" for name in _INPUTS]]
+    Y = table[[f"worst {name}" for name in _TARGETS]]
     x, x_test, y, y_test = train_test_split(X, Y, test_size=_HELD_OUT, random_state=seed)
     console.print(
         f"Breast-cancer measurements: {', '.join(Y.columns)}\nfrom {', '.join(X.columns)}; "
@@ -84,15 +87,6 @@ def _compare(out: Path, seed: int, max_epochs: int) -> None:
     lines = [_WORDS, "", *_verdict(selection, before, after), ""]
     lines.append(f"Reliability diagrams, before above after: {path}")
     console.print("\n".join(lines), highlight=False, markup=False)
-
-
-def _measurements() -> "tuple[pd.DataFrame, pd.DataFrame]":
-    from sklearn.datasets import load_breast_cancer
-
-    table = load_breast_cancer(as_frame=True).data
-    return table[[f"mean {name}" for name in _INPUTS]], table[
-        [f"worst {name}" for name in _TARGETS]
-    ]
 
 
 @contextmanager
@@ -127,9 +121,8 @@ def _fitted(
 
 
 def _trace(selection: Selection) -> Table:
-    table = Table(title="Selection of the strength, on validation rows", title_justify="left")
-    for name in ("strength", "excess", "energy score", "within budget", "improves", ""):
-        table.add_column(name, justify="right")
+    names = ("strength", "excess", "energy score", "within budget", "improves", "")
+    table = _table("Selection of the strength, on validation rows", *names)
     for row in selection.trace:
         table.add_row(
             f"{row.strength:g}",
@@ -144,19 +137,17 @@ def _trace(selection: Selection) -> Table:
     return table
 
 
-def _overall(found: Diagnosis) -> dict[str, Finding]:
-    return {row.prerank: row for row in found.findings if row.component == ALL}
+def _table(title: str, *numbers: str, left: str | None = None) -> Table:
+    """A table of columns of numbers, after one of text if that is named."""
+    columns = [Column(name, justify="right") for name in numbers]
+    return Table(*([left] if left else []), *columns, title=title, title_justify="left")
 
 
 def _comparison(before: Diagnosis, after: Diagnosis, energies: Sequence[float]) -> Table:
-    table = Table(
-        title="Before and after, on held-out rows (* in the penalty)", title_justify="left"
-    )
-    table.add_column("pre-rank")
-    for name in ("excess before", "after", "p (Holm) before", "after"):
-        table.add_column(name, justify="right")
+    names = ("excess before", "after", "p (Holm) before", "after")
+    table = _table("Before and after, on held-out rows (* in the penalty)", *names, left="pre-rank")
     penalised = _PENALTY.split("+")
-    for (label, old), new in zip(_overall(before).items(), _overall(after).values(), strict=True):
+    for (label, old), new in zip(before.by_prerank.items(), after.by_prerank.values(), strict=True):
         table.add_row(
             f"{label} *" if label in penalised else label,
             f"{old.excess:+.4f}",
@@ -197,7 +188,7 @@ def _verdict(selection: Selection, before: Diagnosis, after: Diagnosis) -> list[
 
 
 def _miscalibrated(found: Diagnosis) -> list[str]:
-    return [label for label, row in _overall(found).items() if row.p_holm < _SIGNIFICANT]
+    return [label for label, row in found.by_prerank.items() if row.p_holm < _SIGNIFICANT]
 
 
 def _write_figure(path: Path, before: Diagnosis, after: Diagnosis) -> Path:

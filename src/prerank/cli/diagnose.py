@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from prerank.cli.messages import (
     MISCALIBRATED,
@@ -24,7 +24,8 @@ from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
 from prerank.diagnosis import diagnose as diagnose_
 from prerank.distributions import Ensemble
 from prerank.errors import InputError
-from prerank.files import Forecasts, check_file, read_forecasts, writing
+from prerank.files import check_file, read_forecasts, writing
+from prerank.moved import END
 from prerank.report.wording import joined_names, p_text
 
 __all__ = ["as_record", "diagnose"]
@@ -80,7 +81,7 @@ def diagnose(
         ),
     ] = _SCALE,
     raw_units: Annotated[
-        bool, typer.Option("--raw-units", help="The same as --scale none.")
+        bool, typer.Option("--raw-units", help="Deprecated: use --scale none.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(dir_okay=False, help="HTML page to write, such as report.html.")
@@ -101,6 +102,10 @@ def diagnose(
     --scale samples divides each target by the spread of its samples.
     """
     with one_line_errors():
+        import pandas as pd
+
+        if raw_units:
+            _warn_of_raw_units(scale)
         if out is not None:
             check_file(out, samples, observations)
             if out.suffix.lower() not in (".html", ".htm"):
@@ -115,19 +120,47 @@ def diagnose(
                 sample_axis=sample_axis,
                 by=by,
             )
+        notes = [f"Note: {remark}." for remark in forecasts.remarks]
         with working("diagnosing", quiet):
-            diagnosis = _diagnosed(forecasts, preranks, Scale.NONE if raw_units else scale, seed)
+            y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
+            dist, groups = Ensemble(forecasts.samples), forecasts.groups
+            options: dict[str, Any] = {"preranks": preranks, "scale": str(scale), "generator": seed}
+            diagnosis: Diagnosis | GroupedDiagnosis
+            if groups is None:
+                diagnosis = diagnose_(dist, y, **options)
+            else:
+                diagnosis = diagnose_by(dist, y, groups, **options)
             if out is not None:
-                _write_page(out, diagnosis, forecasts, samples, observations)
+                size, n, dim = forecasts.samples.shape
+                settings = {
+                    "samples": f"{samples}, {size} of each of {n:,} rows and {dim} targets",
+                    "observations": str(observations),
+                    "targets": joined_names(forecasts.targets),
+                    "units": _whole(diagnosis).units,
+                }
+                with writing(out):
+                    title = f"Forecasts in {samples.name}"
+                    diagnosis.to_html(out, title=title, settings=settings, notes=notes)
         verdict = diagnosis.verdict()
         if as_json:
             print_json(as_record(diagnosis) | {"remarks": list(forecasts.remarks)})
         elif quiet:
             typer.echo(verdict.headline)
         else:
-            _print(diagnosis, forecasts, out)
+            for note in notes:
+                typer.echo(note)
+            _print(diagnosis)
+            if out is not None:
+                typer.echo(f"Page: {out}")
     if check and verdict.status == "bad":
         raise typer.Exit(MISCALIBRATED)
+
+
+def _warn_of_raw_units(scale: Scale) -> None:
+    if scale is not Scale.NONE:
+        raise InputError(f"--raw-units and --scale {scale} exclude each other: drop one")
+    words = f"--raw-units is deprecated: use --scale none; it ends with prerank {END}"
+    typer.echo(f"Warning: {words}", err=True)
 
 
 def as_record(diagnosis: Diagnosis | GroupedDiagnosis) -> dict[str, Any]:
@@ -164,44 +197,9 @@ def _whole(diagnosis: Diagnosis | GroupedDiagnosis) -> Diagnosis:
     return diagnosis.overall if isinstance(diagnosis, GroupedDiagnosis) else diagnosis
 
 
-def _diagnosed(
-    forecasts: Forecasts, preranks: str | None, scale: Scale, seed: int
-) -> Diagnosis | GroupedDiagnosis:
-    import pandas as pd
-
-    dist = Ensemble(forecasts.samples)
-    y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
-    options: dict[str, Any] = {"preranks": preranks, "scale": str(scale), "generator": seed}
-    if forecasts.groups is None:
-        return diagnose_(dist, y, **options)
-    return diagnose_by(dist, y, forecasts.groups, **options)
-
-
-def _write_page(
-    out: Path,
-    diagnosis: Diagnosis | GroupedDiagnosis,
-    forecasts: Forecasts,
-    samples: Path,
-    observations: Path,
-) -> None:
-    size, n, dim = forecasts.samples.shape
-    settings = {
-        "samples": f"{samples}, {size} of each of {n:,} rows and {dim} targets",
-        "observations": str(observations),
-        "targets": joined_names(forecasts.targets),
-        "units": _whole(diagnosis).units,
-    }
-    notes = [f"Note: {remark}." for remark in forecasts.remarks]
-    with writing(out):
-        title = f"Forecasts in {samples.name}"
-        diagnosis.to_html(out, title=title, settings=settings, notes=notes)
-
-
-def _print(diagnosis: Diagnosis | GroupedDiagnosis, forecasts: Forecasts, out: Path | None) -> None:
+def _print(diagnosis: Diagnosis | GroupedDiagnosis) -> None:
     console = Console()
     whole = _whole(diagnosis)
-    for remark in forecasts.remarks:
-        typer.echo(f"Note: {remark}.")
     typer.echo(str(diagnosis.verdict()))
     console.print(_table({"": whole}))
     if isinstance(diagnosis, GroupedDiagnosis):
@@ -210,15 +208,12 @@ def _print(diagnosis: Diagnosis | GroupedDiagnosis, forecasts: Forecasts, out: P
             typer.echo(f"{name}: {one.verdict().headline}")
     for label, reason in whole.skipped.items():
         typer.echo(f"Skipped {label}: {reason}")
-    if out is not None:
-        typer.echo(f"Page: {out}")
 
 
 def _table(diagnoses: Mapping[str, Diagnosis], *named: str) -> Table:
     """The rows of whole pre-ranks, after the name and the number of rows where these are named."""
-    table = Table(*named, "pre-rank")
-    for name in ("error", "floor", "excess", "p (Holm)"):
-        table.add_column(name, justify="right")
+    headings = ("error", "floor", "excess", "p (Holm)")
+    table = Table(*named, "pre-rank", *(Column(name, justify="right") for name in headings))
     for name, one in diagnoses.items():
         start = [escape(name), f"{one.n:,}"] if named else []
         for row in one.by_prerank.values():

@@ -1,4 +1,4 @@
-"""`prerank explain`: what a pre-rank asks, and what its deviations mean."""
+"""`prerank explain`: what each pre-rank asks, in words."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from prerank.cli.messages import AsJson, one_line_errors, print_json
 from prerank.preranks import parse
-from prerank.report.wording import EXPLANATIONS, Explanation, explanation_of
+from prerank.report.wording import EXPLANATIONS, explanation_of
 
 __all__ = ["explain"]
 
@@ -37,28 +37,20 @@ def explain(
         labels = list(EXPLANATIONS)
         if prerank is not None:
             labels = [term.label for term in parse(prerank)]
-        explanations = {label: explanation_of(label) for label in labels}
+        explanations = {label: asdict(explanation_of(label)) for label in labels}
         if as_json:
-            print_json({label: asdict(words) for label, words in explanations.items()})
-        elif prerank is None:
-            _list(explanations)
-        else:
-            _print(explanations)
-
-
-def _list(explanations: dict[str, Explanation]) -> None:
-    table = Table("pre-rank", "asks", title="Pre-ranks", title_justify="left")
-    for label, explanation in explanations.items():
-        table.add_row(label, escape(explanation.question))
-    Console().print(table)
-    typer.echo("More of each: prerank explain NAME")
-
-
-def _print(explanations: dict[str, Explanation]) -> None:
-    for label, explanation in explanations.items():
-        table = Table(title=label, title_justify="left", show_header=False, box=None)
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column()
-        for name, text in asdict(explanation).items():
-            table.add_row(_HEADINGS[name], escape(text))
-        Console().print(table)
+            print_json(explanations)
+            return
+        if prerank is None:
+            table = Table("pre-rank", "asks", title="Pre-ranks", title_justify="left")
+            for label, words in explanations.items():
+                table.add_row(label, escape(words["question"]))
+            Console().print(table)
+            typer.echo("More of each: prerank explain NAME")
+            return
+        for label, words in explanations.items():
+            names = Column(style="bold", no_wrap=True)
+            table = Table(names, "", title=label, title_justify="left", show_header=False, box=None)
+            for name, text in words.items():
+                table.add_row(_HEADINGS[name], escape(text))
+            Console().print(table)

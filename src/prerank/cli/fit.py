@@ -84,6 +84,8 @@ def fit(
     is done: a command that fails leaves nothing behind.
     """
     with one_line_errors():
+        from sklearn.model_selection import train_test_split
+
         from prerank.estimators import MixtureRegressor
         from prerank.estimators.model_page import fit_page
         from prerank.estimators.persistence import REPORT, check_model_folder
@@ -98,7 +100,12 @@ def fit(
             ignore=named_by(ignore, "--ignore") or (),
             drop_missing=drop_missing,
         )
-        kept, test = _parts(len(frame.targets), held_out, seed)
+        n = len(frame.targets)
+        if n < _FEWEST_ROWS:
+            raise InputError(
+                f"{n} rows are too few to train, select and judge: {_FEWEST_ROWS} at least"
+            )
+        kept, test = train_test_split(list(range(n)), test_size=held_out, random_state=seed)
         model = MixtureRegressor(
             components,
             preranks=preranks,
@@ -145,18 +152,6 @@ def fit(
                 f"targets).\n{diagnosis.verdict()}\nModel: {out}; report: {out / REPORT}\n"
                 f"Next: prerank predict {out} NEW.csv --out predictions.parquet"
             )
-
-
-def _parts(n: int, held_out: float, seed: int) -> tuple[list[int], list[int]]:
-    """Numbers of the rows to train on, and of those to judge by."""
-    from sklearn.model_selection import train_test_split
-
-    if n < _FEWEST_ROWS:
-        raise InputError(
-            f"{n} rows are too few to train, select and judge: {_FEWEST_ROWS} at least"
-        )
-    kept, test = train_test_split(list(range(n)), test_size=held_out, random_state=seed)
-    return kept, test
 
 
 def _number_or_auto(strength: str) -> float | str:

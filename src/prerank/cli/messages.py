@@ -22,7 +22,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from prerank.errors import PrerankError
+from prerank.errors import MissingLibraryError, PrerankError
 
 __all__ = [
     "INTERRUPTED",
@@ -53,8 +53,8 @@ def one_line_errors() -> Iterator[None]:
     try:
         with _terminable():
             yield
-    except BrokenPipeError:
-        raise  # the reader closed the pipe, which is no error: typer handles it
+    except (BrokenPipeError, MissingLibraryError):
+        raise  # the reader closed the pipe, which typer handles; `main` names the command
     except (PrerankError, OSError) as error:
         complain(error)
         raise typer.Exit(1) from error

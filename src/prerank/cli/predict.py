@@ -57,7 +57,8 @@ def predict(
         from prerank.estimators import load_model
 
         levels = _levels(quantiles)
-        if out.suffix.lower() not in (".parquet", ".csv"):
+        suffix = out.suffix.lower()
+        if suffix not in (".parquet", ".csv"):
             raise InputError(f"{out}: the file to write must end in .parquet or .csv")
         if samples == 1:
             raise InputError("one sample of each row says nothing of the others: 2 at least")
@@ -79,7 +80,7 @@ def predict(
             drawn = fitted.predict_dist(x).sample((samples,), generator=seed).numpy()
 
         def write(file: Path) -> None:
-            _write(table, file, out.suffix)
+            (table.to_csv if suffix == ".csv" else table.to_parquet)(file, index=False)
             if drawn is not None:  # before the table gets its name: both are there, or none
                 write_samples(beside, drawn, fitted.target_names_)
 
@@ -155,10 +156,3 @@ def _percent(level: float) -> str:
     """05 for .05, 97.5 for .975."""
     whole, dot, rest = f"{100 * level:.10g}".partition(".")
     return f"{whole:0>2}{dot}{rest}"
-
-
-def _write(table: "pd.DataFrame", file: Path, suffix: str) -> None:
-    if suffix.lower() == ".csv":
-        table.to_csv(file, index=False)
-    else:
-        table.to_parquet(file, index=False)

@@ -16,15 +16,17 @@ from prerank.datasets.preprocessing import encode_table
 from prerank.datasets.registry import DATASETS, Dataset, Origin, canonical_name, find_dataset
 from prerank.datasets.synthetic import SYNTHETIC
 from prerank.errors import InputError
+from prerank.extras import needed_by
 from prerank.files.column_files import parse_columns, read_columns
 from prerank.files.dataset_tables import Table, content_hash
 from prerank.files.downloads import FetchError, download
 from prerank.files.frames import naming
 from prerank.inputs import as_positive
+from prerank.moved import warn_of_end
 
 __all__ = ["Imported", "fetch", "import_table"]
 
-_SCHEMES = ("http", "https", "file")
+_SCHEMES = ("http://", "https://", "file://")
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,12 @@ class Imported:
 
     @property
     def departure(self) -> str:
-        """Former name of `mismatch`."""
+        """Deprecated name of `mismatch`."""
+        warn_of_end("Imported.departure", "use mismatch")
         return self.mismatch
 
 
+@needed_by("fetch")
 def fetch(
     dataset: str | Dataset,
     folder: str | os.PathLike[str] | None = None,
@@ -115,7 +119,13 @@ def fetch(
             f"`prerank datasets show {record.name}` has the command{useless}"
         )
     original = record.origin
-    address = _address(original, origin)
+    if origin is None:
+        address = original.url
+    elif origin.lower().startswith(_SCHEMES):
+        address = original.at(origin)
+    else:
+        schemes = ", ".join(scheme.removesuffix("://") for scheme in _SCHEMES)
+        raise InputError(f"origin must be an address that begins with {schemes}, got {origin!r}")
     try:
         data = download(
             address,
@@ -132,6 +142,7 @@ def fetch(
         raise InputError(f"{record.name} came from {address}, but: {error}") from error
 
 
+@needed_by("import_table")
 def import_table(
     path: str | os.PathLike[str],
     targets: str | Sequence[str],
@@ -204,17 +215,6 @@ def import_table(
         replaced=replaced,
         mismatch=table_mismatch(record, found.table) if record else "",
     )
-
-
-def _address(original: Origin, folder: str | None) -> str:
-    if folder is None:
-        return original.url
-    scheme, separator, _ = folder.partition("://")
-    if not separator or scheme.lower() not in _SCHEMES:
-        raise InputError(
-            f"origin must be an address that begins with {', '.join(_SCHEMES)}, got {folder!r}"
-        )
-    return original.at(folder)
 
 
 def _encode(data: bytes, record: Dataset, original: Origin) -> Table:

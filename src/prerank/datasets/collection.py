@@ -8,6 +8,7 @@ from pathlib import Path
 from prerank.datasets.registry import DATASETS, Dataset, canonical_name
 from prerank.datasets.synthetic import SYNTHETIC
 from prerank.errors import InputError
+from prerank.extras import needed_by
 from prerank.files.dataset_tables import (
     ForeignFileError,
     Table,
@@ -85,6 +86,7 @@ def check_name(name: str) -> str:
     return name
 
 
+@needed_by("load_table")
 def load_table(name: str, folder: str | os.PathLike[str] | None = None) -> Table:
     """Read `NAME.parquet`, whose columns x0, x1, ... are inputs and y0, y1, ... targets.
 
@@ -106,6 +108,7 @@ def load_table(name: str, folder: str | os.PathLike[str] | None = None) -> Table
         ) from error
 
 
+@needed_by("save_table")
 def save_table(table: Table, folder: str | os.PathLike[str] | None = None) -> Path:
     """Write `NAME.parquet` in one step, with the names of the columns in its schema."""
     return write_table(table, table_path(table.name, folder))

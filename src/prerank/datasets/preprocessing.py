@@ -108,15 +108,9 @@ def encode_inputs(columns: "pa.Table") -> Inputs:
         >>> found.removed
         {'few': 'numeric with 3 distinct values, fewer than 10'}
     """
-    kept: list[Column] = []
-    removed: dict[str, str] = {}
-    for name in columns.column_names:
-        column = as_column(name, columns[name])
-        reason = _objection(column)
-        if reason:
-            removed[name] = reason
-        else:
-            kept.append(column)
+    all_columns = [as_column(name, columns[name]) for name in columns.column_names]
+    removed = {column.name: reason for column in all_columns if (reason := _objection(column))}
+    kept = [column for column in all_columns if column.name not in removed]
     complete = np.ones(columns.num_rows, dtype=bool)
     for column in kept:
         complete &= ~column.missing

@@ -164,5 +164,6 @@ def find_dataset(name: str) -> Dataset:
     known = {record.name: record for record in DATASETS}
     wanted = canonical_name(name)
     if wanted not in known:
-        raise InputError(f"there is no dataset {name!r}; {did_you_mean([name], known, cutoff=0.5)}")
+        advice = did_you_mean([name], known, cutoff=0.5, most=len(known))
+        raise InputError(f"there is no dataset {name!r}; {advice}")
     return known[wanted]

@@ -8,9 +8,15 @@ from torch import Tensor
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from prerank.errors import InputError
-from prerank.inputs import as_count, as_generator
+from prerank.inputs import as_count, as_generator, as_positive
 
 __all__ = ["SYNTHETIC", "AR1Regression", "OutlierRegression"]
+
+
+def _check_between(least: float, most: float, **values: float) -> None:
+    for name, value in values.items():
+        if not least < value < most:
+            raise InputError(f"{name} must lie in ({least:g}, {most:g}), got {value}")
 
 
 @dataclass(frozen=True)
@@ -44,10 +50,8 @@ class AR1Regression:
     def __post_init__(self) -> None:
         """Check the settings."""
         as_count(self.dim, "dim", minimum=1)
-        if not -1 < self.correlation < 1:
-            raise InputError(f"correlation must lie in (-1, 1), got {self.correlation}")
-        if not self.spread > 0:
-            raise InputError(f"spread must be positive, got {self.spread}")
+        as_positive(self.spread, "spread")
+        _check_between(-1, 1, correlation=self.correlation)
 
     def sample(
         self, n: int, *, generator: torch.Generator | int | None = None
@@ -106,15 +110,11 @@ class OutlierRegression:
     def __post_init__(self) -> None:
         """Check the settings."""
         as_count(self.dim, "dim", minimum=1)
-        if not 0 < self.share < 1:
-            raise InputError(f"share must lie in (0, 1), got {self.share}")
-        if not 0 < self.factor < math.inf:
-            raise InputError(f"factor must be positive, got {self.factor}")
-        if not math.isfinite(self.shift):
-            raise InputError(f"shift must be a finite number, got {self.shift}")
-        for name in ("correlation", "outlier_correlation"):
-            if not -1 < getattr(self, name) < 1:
-                raise InputError(f"{name} must lie in (-1, 1), got {getattr(self, name)}")
+        as_positive(self.factor, "factor")
+        both = {"correlation": self.correlation, "outlier_correlation": self.outlier_correlation}
+        _check_between(-1, 1, **both)
+        _check_between(0, 1, share=self.share)
+        _check_between(-math.inf, math.inf, shift=self.shift)
 
     def sample(
         self, n: int, *, generator: torch.Generator | int | None = None

@@ -3,8 +3,8 @@
 from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.diagnosis.measurement import diagnose, diagnose_by
-from prerank.diagnosis.units import sample_spread
 from prerank.diagnosis.verdict import Verdict
+from prerank.distributions.affine import sample_spread
 
 __all__ = [
     "ALL",

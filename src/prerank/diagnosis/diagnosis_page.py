@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from prerank.calibration import default_bins, histogram_band, pit_histogram
-from prerank.diagnosis.findings import Findings
 from prerank.diagnosis.verdict import Verdict
 from prerank.errors import ShapeError
 from prerank.files import versions
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from prerank.diagnosis.diagnoses import Diagnosis
     from prerank.training import Selection
 
 __all__ = ["diagnosis_page"]
@@ -32,12 +32,12 @@ _SHOWN_COMPONENTS = 16
 
 
 def diagnosis_page(
-    findings: Findings,
+    findings: "Diagnosis",
     *,
     title: str = "Calibration report",
     verdict: Verdict | None = None,
-    groups: Mapping[str, Findings] | None = None,
-    before: Findings | None = None,
+    groups: "Mapping[str, Diagnosis] | None" = None,
+    before: "Diagnosis | None" = None,
     selection: "Selection | None" = None,
     examples: Sequence[CornerDisplay] = (),
     settings: Mapping[str, str] | None = None,
@@ -71,9 +71,9 @@ def diagnosis_page(
 
 
 def _sections(
-    findings: Findings,
-    before: Findings | None,
-    groups: Mapping[str, Findings] | None,
+    findings: "Diagnosis",
+    before: "Diagnosis | None",
+    groups: "Mapping[str, Diagnosis] | None",
     selection: "Selection | None",
     examples: Sequence[CornerDisplay],
 ) -> Iterator[Section]:
@@ -108,7 +108,7 @@ def _sections(
     yield Section("What the pre-ranks ask", questions)
 
 
-def _comparison(before: Findings, after: Findings) -> Section:
+def _comparison(before: "Diagnosis", after: "Diagnosis") -> Section:
     import pandas as pd
 
     columns = {"before": before.by_prerank, "after": after.by_prerank}
@@ -123,7 +123,7 @@ def _comparison(before: Findings, after: Findings) -> Section:
     return Section("Before and after the penalty", table=pd.DataFrame(rows), legend=legend)
 
 
-def _group_table(groups: Mapping[str, Findings]) -> "pd.DataFrame":
+def _group_table(groups: "Mapping[str, Diagnosis]") -> "pd.DataFrame":
     import pandas as pd
 
     columns = ["prerank", "pce", "floor", "excess", "p_holm"]
@@ -136,7 +136,7 @@ def _group_table(groups: Mapping[str, Findings]) -> "pd.DataFrame":
     )
 
 
-def _reliability(findings: Findings, before: Findings | None) -> Section:
+def _reliability(findings: "Diagnosis", before: "Diagnosis | None") -> Section:
     """A picture for each pre-rank, before above after: several beside each other where they fit."""
     shown = []
     others = [None] * len(findings.pits) if before is None else before.displays()
@@ -153,7 +153,7 @@ def _reliability(findings: Findings, before: Findings | None) -> Section:
     return Section("Reliability", (words,), illustrations=tuple(shown))
 
 
-def _histograms(findings: Findings) -> Section:
+def _histograms(findings: "Diagnosis") -> Section:
     shown = []
     bins = default_bins(findings.n)
     for display in findings.displays():
@@ -171,7 +171,7 @@ def _histograms(findings: Findings) -> Section:
     return Section("PIT histograms", illustrations=tuple(shown))
 
 
-def _doubt(findings: Findings, display: PITDisplay) -> str:
+def _doubt(findings: "Diagnosis", display: PITDisplay) -> str:
     """What to add where a picture leaves its band and the verdict finds no evidence in it."""
     label = display.label
     outside = any(shape.outside for shape in display.shapes)

@@ -14,17 +14,13 @@ from prerank.calibration import tie_remarks
 from prerank.calibration.evidence import corrected_findings, findings_of
 from prerank.defaults import LEVELS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
-from prerank.diagnosis.units import divisors_of
 from prerank.distributions import Ensemble, affine
-from prerank.errors import InputError, NotApplicableError, ShapeError
-from prerank.inputs import (
-    as_generator,
-    check_distribution,
-    check_observations,
-    column_names,
-)
+from prerank.distributions.affine import divisors_of
+from prerank.errors import InputError, ShapeError
+from prerank.inputs import as_generator, check_distribution, check_observations, column_names
 from prerank.pits import ProjectedPIT, project_pits
-from prerank.preranks import PAPER, PreRank, PreRankLike, parse
+from prerank.pits.ranks import labels_of
+from prerank.preranks import PreRank, PreRankLike, applicable
 
 __all__ = ["diagnose", "diagnose_by"]
 
@@ -179,7 +175,7 @@ def _measure(
         dist = dist.at_precision_of(y)
     observed = check_observations(dist, y)
     source = as_generator(generator, "draw")
-    terms, skipped = _applicable(dist, preranks)
+    terms, skipped = _asked_for(dist, preranks)
 
     def pits_of(of: Distribution, at: Tensor, chosen: tuple[PreRank, ...]) -> list[ProjectedPIT]:
         return project_pits(
@@ -210,26 +206,11 @@ def _measure(
     )
 
 
-def _applicable(
+def _asked_for(
     dist: Distribution, preranks: PreRankLike | None
 ) -> tuple[tuple[PreRank, ...], dict[str, str]]:
-    if preranks is not None:
-        terms = parse(preranks)
-        labels = [term.label for term in terms]
-        if len(set(labels)) < len(labels):
-            raise InputError(
-                f"preranks holds the same name twice: {', '.join(labels)}. Give functions names of "
-                "their own with preranks.Custom(function, title=...)"
-            )
-        return terms, {}
-    terms, skipped = (), {}
-    for prerank in PAPER:
-        try:
-            prerank.check(dist)
-        except NotApplicableError as reason:
-            skipped[prerank.label] = str(reason)
-        else:
-            terms += (prerank,)
+    terms, skipped = applicable("all" if preranks is None else preranks, dist)
+    labels_of(terms)
     return terms, skipped
 
 

@@ -1,13 +1,13 @@
 """What is wrong with a forecast, in words."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prerank.calibration.decision import Decision, Fault, Status, decide
 from prerank.calibration.evidence import Evidence
 from prerank.defaults import SIGNIFICANCE
+from prerank.moved import old_arguments, warn_of_end
 from prerank.report.wording import (
     explanation_of,
     grouped_names,
@@ -30,6 +30,7 @@ _TOGETHER = {
 _ADVICE = words_in("prerank.diagnosis", "words.toml")["advice"]
 
 
+@old_arguments(mood="status")
 @dataclass(frozen=True)
 class Verdict:
     """What a reader may conclude.
@@ -51,7 +52,7 @@ class Verdict:
     @property
     def mood(self) -> Status:
         """Deprecated name of `status`."""
-        warnings.warn("Verdict.mood is deprecated: use status", DeprecationWarning, stacklevel=2)
+        warn_of_end("Verdict.mood", "use status")
         return self.status
 
     def __str__(self) -> str:

@@ -1,8 +1,10 @@
-"""Predictions in other units."""
+"""Predictions in other units, and the divisors that make units of the targets comparable."""
 
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 from torch.distributions import (
     AffineTransform,
@@ -14,10 +16,14 @@ from torch.distributions import (
     TransformedDistribution,
 )
 
+from prerank.defaults import N_SAMPLES, SEED, UNITS
+from prerank.distributions.draws import draw
 from prerank.distributions.ensemble import Ensemble
 from prerank.distributions.mixture import GaussianMixture
+from prerank.errors import InputError, ShapeError
+from prerank.inputs import as_tensor, check_finite
 
-__all__ = ["affine"]
+__all__ = ["affine", "divisors_of", "sample_spread"]
 
 
 @singledispatch
@@ -84,3 +90,63 @@ def _(dist: Independent[Any], loc: Tensor, scale: Tensor) -> Distribution:
         return affine.dispatch(Distribution)(dist, loc, scale)
     moved = Normal(loc + scale * base.loc, scale * base.scale, validate_args=False)
     return Independent(moved, dist.reinterpreted_batch_ndims, validate_args=False)
+
+
+def divisors_of(
+    scale: object, dist: Distribution, observed: Tensor, units: str | None
+) -> tuple[Tensor | None, str]:
+    """Divisors of the targets, and the units that they make.
+
+    Args:
+        scale: as for `diagnose`.
+        dist: `batch_shape (..., N)`, `event_shape (D,)`.
+        observed: observations `(..., N, D)`.
+        units: of `dist` and `observed`; `"original"` by default.
+
+    Returns:
+        `(D,)`, or None where the units stay as they are; and the units in words.
+    """
+    start = f"{units}, " if units else ""
+    if scale is None or (isinstance(scale, str) and scale == "none"):
+        return None, units or UNITS
+    if isinstance(scale, str):
+        if scale != "samples":
+            raise InputError(f"scale must be 'none', 'samples' or divisors, got {scale!r}")
+        words = f"{start}each target divided by the spread of its samples"
+        return sample_spread(dist).to(observed), words
+    divisors = as_tensor(scale, "scale")
+    if divisors.shape != observed.shape[-1:]:
+        raise ShapeError(
+            f"scale has shape {tuple(divisors.shape)}, but there are {observed.shape[-1]} targets"
+        )
+    check_finite(divisors, "scale")
+    if not bool((divisors > 0).all()):
+        raise InputError("scale must be positive: it holds divisors of the targets")
+    return divisors.to(observed), f"{start}each target divided by the given scale"
+
+
+def sample_spread(dist: Distribution, *, n_samples: int = N_SAMPLES) -> Tensor:
+    r"""Standard deviation of each target over the predictive samples of all rows.
+
+    .. math:: s_d = \Big(\frac1{SN} \sum_{s, i} (Y_{sid} - \bar Y_d)^2\Big)^{1/2},
+
+    and 1 where all samples of a target are equal.
+
+    Args:
+        dist: `batch_shape (..., N)`, `event_shape (D,)`; an `Ensemble` uses its members, whatever
+            their weights.
+        n_samples: draws per row of other distributions.
+
+    Returns:
+        `(D,)`, in float64.
+
+    Example:
+        >>> sample_spread(Ensemble([[[0.0, 5.0]], [[4.0, 5.0]]]))
+        tensor([2., 1.], dtype=torch.float64)
+    """
+    points = draw(dist, n_samples, generator=SEED).points.double().cpu().numpy()
+    spreads = []
+    for values in np.moveaxis(points, -1, 0):
+        size = np.abs(values).max() or 1.0  # whose square may be too large for a number
+        spreads.append(float(size * (values / size).std()) or 1.0)
+    return torch.tensor(spreads, dtype=torch.float64)

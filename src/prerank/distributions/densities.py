@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.distributions import Distribution, MixtureSameFamily, Normal, constraints
 
 from prerank.errors import InputError, NotApplicableError
+from prerank.numerics import QuickFunction, join, row_blocks
 from prerank.numerics.kernels import available, fits
 from prerank.numerics.matrices import triangular_inverse
-from prerank.numerics.operations import QuickFunction, join, row_blocks
 
 __all__ = [
     "in_support",
@@ -109,7 +109,7 @@ class _Density(QuickFunction):
     @staticmethod
     def forward(points: Tensor, constants: Tensor, loc: Tensor, inverse: Tensor) -> Tensor:
         if available(points):
-            from prerank.numerics.kernels.density_kernel import mixture_density
+            from prerank.numerics.kernels.mixture_kernels import mixture_density
 
             return mixture_density(*(t.contiguous() for t in (points, constants, loc, inverse)))
         densities = []
@@ -126,7 +126,7 @@ class _Density(QuickFunction):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         points, constants, loc, inverse, density = ctx.saved_tensors
         if available(points):
-            from prerank.numerics.kernels.density_kernel import mixture_density_gradient
+            from prerank.numerics.kernels.mixture_kernels import mixture_density_gradient
 
             inputs = [tensor.contiguous() for tensor in (points, constants, loc, inverse)]
             return mixture_density_gradient(inputs, density, gradient)

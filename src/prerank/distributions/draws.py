@@ -59,8 +59,8 @@ def draw_differentiable(
 ) -> Draws:
     """Draw points whose weighted averages have the gradient of the expectation.
 
-    A `GaussianMixture` gives stratified draws with weights, an `Ensemble` its members, anything
-    else `rsample`.
+    A `GaussianMixture` gives stratified draws with weights, an `Ensemble` its members, a
+    distribution with a method `differentiable_draws(n, noise)` those, anything else `rsample`.
 
     Raises:
         GradientError: for a distribution without `rsample`. No sampler is swapped in for it.
@@ -74,6 +74,8 @@ def draw_differentiable(
         offset, start = row_uniform(2, dist.batch_shape, like=dist.loc, noise=source)
         normal = row_normal(n_samples, *shape, like=dist.loc, noise=source)
         return Draws(*dist.stratify(offset, start, normal))
+    if hasattr(dist, "differentiable_draws"):
+        return dist.differentiable_draws(n_samples, source)
     if not dist.has_rsample:
         raise GradientError(
             f"{type(dist).__name__} has no rsample, so no gradient reaches its parameters: it can "

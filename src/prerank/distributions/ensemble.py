@@ -78,7 +78,9 @@ class Ensemble(Distribution):
     def covariance_matrix(self) -> Tensor:
         """Covariance of the empirical law, `(..., D, D)`."""
         centred = self.samples - self.mean
-        return self._average_outer(centred)
+        if self.weights is None:
+            return torch.einsum("s...d,s...e->...de", centred, centred) / centred.shape[0]
+        return torch.einsum("s...,s...d,s...e->...de", self.weights, centred, centred)
 
     def sample(
         self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
@@ -118,11 +120,6 @@ class Ensemble(Distribution):
         if self.weights is None:
             return value.mean(0)
         return (self.weights.unsqueeze(-1) * value).sum(0)
-
-    def _average_outer(self, centred: Tensor) -> Tensor:
-        if self.weights is None:
-            return torch.einsum("s...d,s...e->...de", centred, centred) / centred.shape[0]
-        return torch.einsum("s...,s...d,s...e->...de", self.weights, centred, centred)
 
 
 def _normalise(weights: object, samples: Tensor) -> Tensor:

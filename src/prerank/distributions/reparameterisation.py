@@ -41,8 +41,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from prerank.distributions.densities import whitened_columns
+from prerank.numerics import QuickFunction, join, row_blocks
 from prerank.numerics.kernels import available
-from prerank.numerics.operations import QuickFunction, join, row_blocks
 
 __all__ = ["attach_implicit_gradient", "place_columns"]
 
@@ -88,7 +88,7 @@ class _Placement(QuickFunction):
         maps: Tensor, ratio: Tensor, component: Tensor, normal: Tensor
     ) -> tuple[Tensor, Tensor]:
         if available(normal):
-            from prerank.numerics.kernels.placement_kernel import placed
+            from prerank.numerics.kernels.mixture_kernels import placed
 
             return placed(maps, ratio, component, normal)
         points, weights = [], []
@@ -110,7 +110,7 @@ class _Placement(QuickFunction):
     ) -> tuple[Tensor, Tensor, None, None]:
         ratio, component, normal = ctx.saved_tensors
         if available(normal):
-            from prerank.numerics.kernels.placement_kernel import placement_gradient
+            from prerank.numerics.kernels.mixture_kernels import placement_gradient
 
             gradients = placement_gradient(component, normal, ratio.shape[1], to_points, to_weights)
             return *gradients, None, None

@@ -1,6 +1,5 @@
-"""Files and folders that are whole or absent: refused before the work, written in one step."""
+"""Reading and writing: forecasts, JSON, tensors, checkpoints; atomic writing, checks, locks."""
 
-from prerank.files.checkpoint_files import CheckpointFile
 from prerank.files.disk import (
     FileLock,
     check_file,
@@ -14,6 +13,7 @@ from prerank.files.disk import (
 from prerank.files.forecast_files import Forecasts, read_forecasts
 from prerank.files.sample_writing import write_samples
 from prerank.files.values import (
+    CheckpointFile,
     check_json,
     read_json,
     read_tensors,

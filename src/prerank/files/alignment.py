@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.files.comparison import comparable, factorise, order_lines
-from prerank.files.frames import Frame, listed, option
+from prerank.files.frames import Frame, comparable, factorise, listed, option
+from prerank.numerics import order_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa

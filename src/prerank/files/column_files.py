@@ -95,7 +95,14 @@ def parse_columns(
         raise InputError(
             f"a file that ends in {suffix!r} cannot be read: known are {', '.join(TABLES)}"
         )
-    content = _decode(data)
+    if not data.strip():
+        raise InputError("the file is empty")
+    try:
+        content = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"the file is not UTF-8 text (byte {error.start}): convert it first"
+        ) from error
     if suffix in _ARFF:
         table = read_arff(content)
     else:
@@ -261,17 +268,6 @@ def _text_bytes(column: "pa.ChunkedArray") -> int:
 
     lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
     return sum(pc.sum(length).as_py() or 0 for length in lengths)
-
-
-def _decode(data: bytes) -> str:
-    if not data.strip():
-        raise InputError("the file is empty")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"the file is not UTF-8 text (byte {error.start}): convert it first"
-        ) from error
 
 
 def _fit(text: str, delimiter: str) -> tuple[bool, int]:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,13 +109,9 @@ def write_table(table: Table, path: Path) -> Path:
     }
     about = {_NAMES[kind]: json.dumps(list(names)) for kind, (_, names) in parts.items()}
     frame = pyarrow.table(columns).replace_schema_metadata(about | {b"dataset": table.name})
+    write = partial(parquet.write_table, frame, compression="zstd", write_page_checksum=True)
     try:
-        return write_atomically(
-            path,
-            lambda file: parquet.write_table(
-                frame, file, compression="zstd", write_page_checksum=True
-            ),
-        )
+        return write_atomically(path, write)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error}") from error
 

@@ -55,7 +55,10 @@ def write_atomically(
         temporary.chmod(rights)  # a library may have put a private file in its place
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        if not keep or not _linked(temporary, target):
+        if keep:
+            with suppress(OSError):  # of one that is there, or a file system without links
+                os.link(temporary, target)
+        if not keep or not target.exists():
             temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -194,7 +197,8 @@ class FileLock:
         import filelock
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(self._path, blocking=False)
+        # A soft lock would outlive a process that is killed.
+        lock = filelock.FileLock(self._path, blocking=False, fallback_to_soft=False)
         with suppress(filelock.Timeout):
             lock.acquire()
         self._locks.append(lock)
@@ -215,14 +219,3 @@ def _swap(new: Path, target: Path, old: Path) -> None:
         if old.exists() and not target.exists():
             old.rename(target)
         raise
-
-
-def _linked(new: Path, target: Path) -> bool:
-    """Give a file a second name unless there is one; False where that is for the caller to do."""
-    try:
-        os.link(new, target)
-    except FileExistsError:
-        return True
-    except OSError:  # a file system without links: to look has to do
-        return target.exists()
-    return True

@@ -1,7 +1,7 @@
 """Reading forecasts made elsewhere, and what was observed, from files of several formats."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError, ShapeError
+from prerank.extras import needed_by
 from prerank.files.alignment import Choices, Matched
 from prerank.files.column_files import ROW_NUMBERS, TABLES, read_frame
 from prerank.files.frames import Frame, listed, naming, option
@@ -62,6 +63,7 @@ class Forecasts:
             )
 
 
+@needed_by("read_forecasts")
 def read_forecasts(
     samples: str | os.PathLike[str],
     observations: str | os.PathLike[str] | None,
@@ -104,6 +106,7 @@ def read_forecasts(
 
     Raises:
         InputError: when a file cannot be read or used; the message begins with its path.
+        MissingLibraryError: when a library that reads the format is not installed.
 
     Example:
         >>> import tempfile
@@ -150,8 +153,14 @@ def read_forecasts(
         ours = source.names() | {*(choices.key or ()), by}
         # Of a grid only what has samples was read.
         known = observed.offered(choices) if isinstance(observed, SampleGrid) else frame.numeric
-        theirs = [name for name in known if name not in ours]
-        remarks = (*remarks, *_unjudged(matched, theirs, truth))
+        unjudged = {
+            f"samples without a column in {truth.name}": matched.sampled,
+            f"columns of {truth.name} without samples": [n for n in known if n not in ours],
+        }
+        for what, found in unjudged.items():
+            left = [name for name in found if name not in matched.targets]
+            if left:  # a name that is spelt differently, for instance
+                remarks = (*remarks, f"{what} were not judged: {listed(left)}")
     return Forecasts(matched.values, values, matched.targets, groups, remarks)
 
 
@@ -180,27 +189,13 @@ def _open(path: Path) -> SampleTable | SampleArrays | SampleGrid:
     return SampleTable(Frame(path, table.size, columns))
 
 
-def _unjudged(matched: Matched, theirs: Sequence[str], truth: Path) -> Iterator[str]:
-    """What only one of the files has: a name that is spelt differently, for instance."""
-    ours = [name for name in matched.sampled if name not in matched.targets]
-    theirs = [name for name in theirs if name not in matched.targets]
-    if ours:
-        yield f"samples without a column in {truth.name} were not judged: {listed(ours)}"
-    if theirs:
-        yield f"columns of {truth.name} without samples were not judged: {listed(theirs)}"
-
-
 def _check_choices(path: Path, source: object, choices: Choices) -> None:
     """Refuse what says nothing about a file of this format."""
-    if choices.sample_axis is not None and not isinstance(source, SampleArrays):
+    forms = {"sample": "tables and netCDF", "sample_axis": "arrays"}
+    wrong, right = forms if isinstance(source, SampleArrays) else reversed(forms)
+    if getattr(choices, wrong) is not None:
         raise InputError(
-            f"{path}: {option('sample_axis')} is for arrays: use {option('sample')} for tables and "
-            "netCDF"
-        )
-    if choices.sample is not None and isinstance(source, SampleArrays):
-        raise InputError(
-            f"{path}: {option('sample')} is for tables and netCDF: use {option('sample_axis')} for "
-            "arrays"
+            f"{path}: {option(wrong)} is for {forms[wrong]}: use {option(right)} for {forms[right]}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The columns of a file, whatever its format, found by name, with messages that name the file."""
+"""The columns of a file, whatever its format: by name, and compared with those of another file."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,12 +13,20 @@ import numpy.typing as npt
 
 from prerank.errors import InputError
 from prerank.files.columns import as_numbers, decoded, family
-from prerank.files.comparison import factorise
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Frame", "did_you_mean", "find_name", "listed", "naming", "option"]
+__all__ = [
+    "Frame",
+    "comparable",
+    "did_you_mean",
+    "factorise",
+    "find_name",
+    "listed",
+    "naming",
+    "option",
+]
 
 _MOST_LISTED = 12
 
@@ -120,6 +128,100 @@ class Frame:
         )
 
 
+def comparable(
+    left: "pa.ChunkedArray", right: "pa.ChunkedArray"
+) -> tuple["pa.ChunkedArray", "pa.ChunkedArray"]:
+    """Give two columns one type in which equal things have equal values.
+
+    Numbers of different precision are compared in the lower one: 0.1 in float32 is 0.1. Text that
+    reads as numbers or dates equals those; otherwise, numbers become text.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> days = pa.chunked_array([["2024-05-01"]])
+        >>> left, right = comparable(days, days.cast(pa.date32()))
+        >>> left.equals(right)
+        True
+    """
+    left, right = decoded(left), decoded(right)
+    if left.type == right.type:
+        return left, right
+    for goal in _common_types(left.type, right.type):
+        results = _cast(left, goal), _cast(right, goal)
+        if results[0] is not None and results[1] is not None:
+            return results[0], results[1]
+    raise InputError(
+        f"it holds {right.type}, such as {right[0].as_py()}, here and {left.type}, such as "
+        f"{left[0].as_py()}, there: write both alike"
+    )
+
+
+def factorise(columns: "Sequence[pa.ChunkedArray]") -> npt.NDArray[np.int64]:
+    """Number the rows so that those get the same number that agree in all columns.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> factorise([pa.chunked_array([["a", "b", "a"]]), pa.chunked_array([[1, 1, 2]])])
+        array([0, 1, 2])
+    """
+    import pandas as pd
+
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        part = _codes(column)
+        codes, _ = pd.factorize(codes * (part.max(initial=0) + 1) + part)
+    return codes
+
+
+def _codes(column: "pa.ChunkedArray") -> npt.NDArray[np.int64]:
+    import pandas as pd
+    import pyarrow as pa
+
+    column = decoded(column)
+    if pa.types.is_floating(column.type):  # pandas knows that -0 is 0
+        return pd.factorize(column.cast(pa.float64()).to_numpy(), use_na_sentinel=False)[0]
+    try:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    except pa.ArrowNotImplementedError:  # lists and the like, which are no keys
+        texts = pa.array([str(value) for value in column.to_pylist()])
+        encoded = texts.dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64)
+
+
+def _cast(column: "pa.ChunkedArray", goal: "pa.DataType") -> "pa.ChunkedArray | None":
+    """A column in another type, or None where a value has no place in it."""
+    import pyarrow as pa
+
+    types = pa.types
+    rounds = family(column.type) == "number" or types.is_timestamp(column.type)
+    if types.is_timestamp(column.type) and column.type.tz and types.is_timestamp(goal):
+        goal_zoned = pa.timestamp(goal.unit, column.type.tz)  # then as UTC, which is kept inside
+        return column.cast(goal_zoned, safe=False).cast(pa.int64()).cast(goal)
+    try:
+        return column.cast(goal, safe=not rounds)
+    except pa.ArrowException:
+        return None
+
+
+def _common_types(left: "pa.DataType", right: "pa.DataType") -> "list[pa.DataType]":
+    """The types to try for a comparison, best first."""
+    import pyarrow as pa
+
+    kinds = (left, right)
+    if all(pa.types.is_integer(kind) for kind in kinds):
+        return [pa.int64()]
+    if all(pa.types.is_floating(kind) for kind in kinds):
+        return [min(kinds, key=lambda kind: int(kind.bit_width))]
+    families = {family(kind) for kind in kinds}
+    if families <= {"number", "truth"}:
+        return [pa.float64()]
+    if families <= {"number", "truth", "text"}:
+        return [pa.float64(), pa.large_string()] if "number" in families else [pa.large_string()]
+    if families <= {"date", "text"}:
+        return [pa.timestamp("us"), pa.timestamp("us", "UTC")]
+    return {"duration": [pa.duration("us")], "time": [pa.time64("us")]}.get("".join(families), [])
+
+
 @contextmanager
 def naming(path: Path, *others: Path) -> Iterator[None]:
     """Put the path of a file before the message of an `InputError`.
@@ -143,7 +245,13 @@ def find_name(name: str, names: Collection[str], use: str = "") -> str:
     return name
 
 
-def did_you_mean(wanted: Sequence[str], known: Collection[str], *, cutoff: float = 0.6) -> str:
+def did_you_mean(
+    wanted: Sequence[str],
+    known: Collection[str],
+    *,
+    cutoff: float = 0.6,
+    most: int = _MOST_LISTED,
+) -> str:
     """Known names that are similar to unknown ones, or else those that there are.
 
     Example:
@@ -154,17 +262,17 @@ def did_you_mean(wanted: Sequence[str], known: Collection[str], *, cutoff: float
     near = [similar[m] for w in wanted for m in get_close_matches(w.lower(), similar, 3, cutoff)]
     if near:
         return f"did you mean {', '.join(dict.fromkeys(near))}?"
-    return f"there are {listed(known) or 'none'}"
+    return f"there are {listed(known, most) or 'none'}"
 
 
-def listed(names: Collection[str]) -> str:
+def listed(names: Collection[str], most: int = _MOST_LISTED) -> str:
     """Names with commas, cut short where there are many.
 
     Example:
         >>> listed(["a", "b"])
         'a, b'
     """
-    shown = list(names)[:_MOST_LISTED]
+    shown = list(names)[:most]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
 

@@ -1,9 +1,10 @@
 """Samples and observations in netCDF files, through xarray."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,6 @@ from prerank.files.frames import Frame, find_name, listed, naming, option
 from prerank.files.sample_tables import SAMPLE_NAMES, find_sample_name
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import xarray as xr
 
 __all__ = ["SampleGrid", "read_dataset"]
@@ -28,17 +28,12 @@ def read_dataset(path: Path) -> "xr.Dataset":
     """Read a netCDF file of either format into memory.
 
     Raises:
-        InputError: when xarray is not installed, or the file is broken.
+        InputError: when the file is broken.
     """
-    try:
-        import h5netcdf  # noqa: F401
-        import h5py  # noqa: F401
-        import xarray as xr
-    except ImportError as error:
-        raise InputError(
-            f"{path}: netCDF files need more libraries: pip install xarray h5netcdf h5py, or "
-            "install prerank with its extra 'netcdf'"
-        ) from error
+    import h5netcdf  # noqa: F401
+    import h5py  # noqa: F401
+    import xarray as xr
+
     with path.open("rb") as file:
         start = file.read(4)
     if not start.startswith((_CLASSIC, _HDF5)):
@@ -178,20 +173,15 @@ class SampleGrid:
 
     def _coordinates(self, dims: tuple[str, ...]) -> Frame:
         """One row for each place of the grid, with all coordinates that depend on nothing else."""
+        import xarray as xr
+
         sizes = {dim: self.dataset.sizes[dim] for dim in dims}
-        shape = tuple(sizes.values())
-        columns: dict[str, pa.ChunkedArray] = {}
         bare = frozenset(dim for dim in dims if dim not in self.dataset.coords)
-        for dim in bare:
-            steps = [sizes[dim] if other == dim else 1 for other in dims]
-            columns[dim] = as_arrow(
-                np.broadcast_to(np.arange(sizes[dim]).reshape(steps), shape).ravel()
-            )
-        for name, coordinate in self.dataset.coords.items():
-            own = [dim for dim in dims if dim in coordinate.dims]
-            if len(own) < coordinate.ndim:
-                continue
-            steps = [sizes[dim] if dim in own else 1 for dim in dims]
-            values = coordinate.transpose(*own).to_numpy().reshape(steps)
-            columns[str(name)] = as_arrow(np.broadcast_to(values, shape).ravel())
-        return Frame(self.path, int(np.prod(shape, dtype=np.int64)), columns, sizes, bare)
+        variables: dict[str, Any] = {dim: xr.Variable(dim, np.arange(sizes[dim])) for dim in bare}
+        variables |= {str(name): values.variable for name, values in self.dataset.coords.items()}
+        columns = {
+            name: as_arrow(variable.set_dims(sizes).to_numpy().ravel())
+            for name, variable in variables.items()
+            if set(variable.dims) <= set(dims)
+        }
+        return Frame(self.path, math.prod(sizes.values()), columns, sizes, bare)

@@ -24,10 +24,6 @@ KEY_PREFIX = "key_"
 _SAMPLES, _OBSERVATIONS, _TARGETS, _AXIS = "samples", "observations", "targets", "sample_axis"
 
 _ARCHIVE = b"PK"  # how a zip file begins
-_HEADERS: dict[tuple[int, int], Callable[[IO[bytes]], tuple[tuple[int, ...], bool, Any]]] = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -55,8 +51,8 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
 def _claimed(begin: Callable[[], IO[bytes]]) -> int:
     """Bytes that an array takes by its header."""
     with begin() as stream:
-        header = _HEADERS[np.lib.format.read_magic(stream)]
-        shape, _, dtype = header(stream)
+        version = "{}_{}".format(*np.lib.format.read_magic(stream))
+        shape, _, dtype = getattr(np.lib.format, f"read_array_header_{version}")(stream)
         return math.prod(shape) * int(dtype.itemsize)
 
 
@@ -132,12 +128,22 @@ class SampleArrays:
         sizes = {len(a) for n, a in arrays.items() if n.startswith(KEY_PREFIX) and a.ndim == 1}
         size = sizes.pop() if len(sizes) == 1 else observations.size
         frame = Frame(self.path, size, self._keys(size))
-        targets = self._targets(stored, frame, observations, choices)
+        others = {choices.by, *(choices.key or ()), *frame.columns}
+        known = observations.numeric if stored is None else observations.columns
+        free = (n for n in known if n not in others and (stored is None or n in stored))
+        targets = choices.targets or tuple(free)
+        for name in () if stored is None else targets:
+            find_name(name, stored or (), " for a target")
+        if stored is not None and not targets:
+            raise InputError(
+                f"none of its targets {listed(stored)} is in {observations.path.name}, which has "
+                f"{listed(observations.columns)}: name them alike"
+            )
         names = targets if stored is None else stored
         axis = choices.sample_axis
         if axis is None and _AXIS in arrays:
-            known = arrays[_AXIS]
-            axis = int(known.flat[0]) if known.dtype.kind == "i" and known.size else None
+            given = arrays[_AXIS]
+            axis = int(given.flat[0]) if given.dtype.kind == "i" and given.size else None
         values, remarks = _samples_first(values, (size, len(names)), axis)
         tabled = observations.path.suffix.lower() not in (".npy", ".npz")
         if stored is None and choices.targets is None and tabled:
@@ -153,24 +159,6 @@ class SampleArrays:
     def _stored(self) -> tuple[str, ...] | None:
         stored = self.arrays.get(_TARGETS)
         return None if stored is None else tuple(str(name) for name in np.ravel(stored))
-
-    def _targets(
-        self, stored: tuple[str, ...] | None, frame: Frame, observations: Frame, choices: Choices
-    ) -> tuple[str, ...]:
-        if choices.targets is not None:
-            for name in choices.targets if stored is not None else ():
-                find_name(name, stored or (), " for a target")
-            return choices.targets
-        others = {choices.by, *(choices.key or ()), *frame.columns}
-        if stored is None:
-            return tuple(n for n in observations.numeric if n not in others)
-        found = tuple(n for n in observations.columns if n in stored and n not in others)
-        if not found:
-            raise InputError(
-                f"none of its targets {listed(stored)} is in {observations.path.name}, which has "
-                f"{listed(observations.columns)}: name them alike"
-            )
-        return found
 
     def _values(self, name: str) -> npt.NDArray[np.float64]:
         """The array of that name, or the only one, in float64."""

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError, ShapeError
+from prerank.extras import needed_by
 from prerank.files.alignment import ROW
 from prerank.files.columns import as_arrow
-from prerank.files.comparison import factorise
 from prerank.files.disk import write_atomically
-from prerank.files.frames import naming
+from prerank.files.frames import factorise, naming
 from prerank.files.sample_arrays import KEY_PREFIX
 
 __all__ = ["write_samples"]
@@ -23,6 +23,7 @@ _PARQUET, _ARRAYS = (".parquet", ".pq"), (".npz",)
 _SAMPLE = "sample"
 
 
+@needed_by("write_samples")
 def write_samples(
     path: str | os.PathLike[str],
     samples: npt.ArrayLike,
@@ -71,8 +72,30 @@ def write_samples(
         values = _check_values(samples, names)
         keys = None if key is None else _check_keys(key, values.shape[1])
         _check_names([*(keys if keys is not None else (ROW,)), _SAMPLE, *names])
+
+    def write(file: Path) -> None:
+        if suffix in _ARRAYS:
+            stored: dict[str, Any] = {f"{KEY_PREFIX}{name}": k for name, k in (keys or {}).items()}
+            with file.open("wb") as opened:  # given a name, numpy would add a suffix to it
+                np.savez(opened, samples=values, sample_axis=0, targets=np.array(names), **stored)
+            return
+        import pyarrow as pa
+        from pyarrow import csv, parquet
+
+        n_samples, n_rows, _ = values.shape
+        places = pa.array(np.repeat(np.arange(n_rows), n_samples))
+        rows = {ROW: np.arange(n_rows)} if keys is None else keys
+        columns = {name: as_arrow(values).take(places) for name, values in rows.items()}
+        columns[_SAMPLE] = as_arrow(np.tile(np.arange(n_samples), n_rows))
+        for d, name in enumerate(names):
+            columns[name] = as_arrow(values[..., d].T.ravel())
+        if suffix in _PARQUET:
+            parquet.write_table(pa.table(columns), file, compression="zstd")
+        else:
+            csv.write_csv(pa.table(columns), file, csv.WriteOptions(delimiter=_DELIMITERS[suffix]))
+
     try:
-        return write_atomically(goal, lambda file: _write(file, suffix, values, names, keys))
+        return write_atomically(goal, write)
     except OSError as error:
         raise InputError(f"{goal}: cannot be written: {error.strerror or error}") from error
 
@@ -132,31 +155,3 @@ def _check_names(names: Sequence[str]) -> None:
                 f"{name!r} cannot name a column: names must differ from each other and from "
                 f"{_SAMPLE!r}, and have no spaces around them"
             )
-
-
-def _write(
-    file: Path,
-    suffix: str,
-    values: npt.NDArray[np.float64],
-    targets: tuple[str, ...],
-    keys: Mapping[str, npt.NDArray[Any]] | None,
-) -> None:
-    if suffix in _ARRAYS:
-        stored: dict[str, Any] = {f"{KEY_PREFIX}{name}": key for name, key in (keys or {}).items()}
-        with file.open("wb") as opened:  # given a name, numpy would add a suffix to it
-            np.savez(opened, samples=values, sample_axis=0, targets=np.array(targets), **stored)
-        return
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    n_samples, n_rows, _ = values.shape
-    keys = {ROW: np.arange(n_rows)} if keys is None else keys
-    places = pa.array(np.repeat(np.arange(n_rows), n_samples))
-    columns = {name: as_arrow(key).take(places) for name, key in keys.items()}
-    columns[_SAMPLE] = as_arrow(np.tile(np.arange(n_samples), n_rows))
-    for d, name in enumerate(targets):
-        columns[name] = as_arrow(values[..., d].T.ravel())
-    if suffix in _PARQUET:
-        parquet.write_table(pa.table(columns), file, compression="zstd")
-    else:
-        csv.write_csv(pa.table(columns), file, csv.WriteOptions(delimiter=_DELIMITERS[suffix]))

@@ -7,7 +7,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from prerank.errors import InputError
 from prerank.files.column_files import ROW_NUMBERS, read_frame
@@ -32,7 +31,7 @@ Names = Sequence[str] | Callable[[Collection[str]], Sequence[str]]
 
 _NEEDED = {
     "targets": "name at least one target column",
-    "inputs": "there is no input to learn from: name at least one column that is no target",
+    "inputs": "there is no input to learn from: name at least one column that is not a target",
 }
 _SHOWN_NAMES = 12
 _LARGEST = 1e150  # that can be squared and summed
@@ -98,13 +97,20 @@ def read_training_table(
         check_roles(source.columns, roles)
         table = _pandas(source, [*chosen, *goals], _NO_DATES)
         for name in goals:
-            table[name] = _target(source, name)
-        if drop_missing:
-            complete = _complete(table)
-        else:
+            if family(source.columns[name].type) == "null":
+                raise InputError(f"target {name!r} has no value in any row")
+            table[name] = source.numbers(name, " for a target")
+        if not drop_missing:
             advice = "remove those rows, fill them in, or let --drop-missing leave them out"
             _refuse_missing(table, advice)
-            complete = table
+        complete = table.dropna()
+        if complete.empty:
+            worst = table.isna().sum().idxmax()
+            raise InputError(
+                f"no row is without a missing value: leave out columns such as {worst!r}, which is "
+                f"missing in {int(table[worst].isna().sum())} of {len(table)} rows (--ignore "
+                f"{str(worst)!r})"
+            )
         _refuse_infinite(complete, _LARGEST)
         for name in goals:
             refuse_constant(name, complete[name].to_numpy())
@@ -181,25 +187,6 @@ def _pandas(source: Frame, names: list[str], instead: str) -> "pd.DataFrame":
             raise InputError(f"column {name!r} holds {kind}: only numbers and text can be used")
     table: pd.DataFrame = pa.table({name: source.columns[name] for name in names}).to_pandas()
     return table
-
-
-def _target(source: Frame, name: str) -> npt.NDArray[np.float64]:
-    if family(source.columns[name].type) == "null":
-        raise InputError(f"target {name!r} has no value in any row")
-    return source.numbers(name, " for a target")
-
-
-def _complete(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The rows without a missing value; at least one."""
-    complete = table.dropna()
-    if complete.empty:
-        worst = table.isna().sum().idxmax()
-        raise InputError(
-            f"no row is without a missing value: leave out columns such as {worst!r}, which is "
-            f"missing in {int(table[worst].isna().sum())} of {len(table)} rows (--ignore "
-            f"{str(worst)!r})"
-        )
-    return complete
 
 
 def _refuse_missing(table: "pd.DataFrame", advice: str) -> None:

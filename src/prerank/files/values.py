@@ -1,4 +1,4 @@
-"""Values as JSON, named tensors with a checksum, and the versions of what computed them."""
+"""Values as JSON, tensors with a checksum, checkpoints, and the versions of what computed them."""
 
 import hashlib
 import json
@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from prerank.errors import InputError
-from prerank.files.disk import write_atomically
+from prerank.extras import needed_by
+from prerank.files.disk import check_within, write_atomically
 
 __all__ = [
+    "CheckpointFile",
     "check_json",
     "digest",
     "read_json",
@@ -51,6 +53,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
 
 
+@needed_by("write_tensors")
 def write_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, Tensor], about: Mapping[str, str]
 ) -> Path:
@@ -78,6 +81,7 @@ def write_tensors(
     return write_atomically(path, save)
 
 
+@needed_by("read_tensors")
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read what `write_tensors` wrote; a broken file raises `InputError` with its name."""
     from safetensors import SafetensorError, safe_open
@@ -92,6 +96,50 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     if expected not in (None, digest(tensors, about)):
         raise InputError(f"cannot read {os.fspath(path)}: it is damaged, its SHA-256 is another")
     return tensors, about
+
+
+class CheckpointFile:
+    """A file that holds a checkpoint, with files for the parts of the training beside it.
+
+    Args:
+        path: of the file; links to files elsewhere are not followed.
+
+    Example:
+        >>> import tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = CheckpointFile(folder + "/run").part("plain")
+        ...     file.save({"theta": torch.ones(2)}, {"runs": "two"})
+        ...     file.load()
+        ({'theta': tensor([1., 1.])}, {'runs': 'two'})
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def __str__(self) -> str:
+        """The path, for messages."""
+        return str(self.path)
+
+    @needed_by("CheckpointFile.load")
+    def load(self) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+        """Tensors and text of the checkpoint, or None where there is none."""
+        if not self.path.exists():
+            return None
+        return read_tensors(check_within(self.path, self.path.parent))
+
+    @needed_by("CheckpointFile.save")
+    def save(self, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+        """Replace the checkpoint, in one step."""
+        write_tensors(self.path, tensors, about)
+
+    def discard(self) -> None:
+        """Remove the file and those of its parts."""
+        for path in (self.path, *self.path.parent.glob(f"{self.path.name}.*")):
+            path.unlink(missing_ok=True)
+
+    def part(self, name: str) -> "CheckpointFile":
+        """The file of one part of the training, beside this one."""
+        return CheckpointFile(self.path.with_name(f"{self.path.name}.{name}"))
 
 
 def digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:

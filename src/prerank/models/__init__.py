@@ -4,15 +4,14 @@ from prerank.models.base import ModuleNetwork, Network
 from prerank.models.flow_distribution import FlowDistribution
 from prerank.models.flow_network import FlowNetwork
 from prerank.models.mixture_network import MixtureNetwork
-
-FlowLaw = FlowDistribution
-"""Former name of `FlowDistribution`."""
+from prerank.moved import forward as _forward
 
 __all__ = [
     "FlowDistribution",
-    "FlowLaw",
     "FlowNetwork",
     "MixtureNetwork",
     "ModuleNetwork",
     "Network",
 ]
+
+__getattr__ = _forward(__name__, __name__, FlowLaw="FlowDistribution")

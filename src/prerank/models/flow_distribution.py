@@ -10,6 +10,7 @@ from torch.distributions import Distribution, Transform, constraints
 from torch.quasirandom import SobolEngine
 
 from prerank.distributions import affine
+from prerank.distributions.noise import standard_normal
 from prerank.errors import InputError
 from prerank.inputs import Shape, as_generator
 
@@ -102,9 +103,8 @@ class FlowDistribution(Distribution):
         """Draw `(*sample_shape, *batch_shape, D)`."""
         source = as_generator(generator, f"sample {tuple(sample_shape)}")
         shape = (*sample_shape, *self.batch_shape, *self.event_shape)
-        device = self.loc.device if source is None else source.device
-        normal = torch.randn(shape, generator=source, dtype=self.loc.dtype, device=device)
-        return self._placed(normal.to(self.loc.device)).reshape(shape)
+        normal = standard_normal(shape, like=self.loc, generator=source)
+        return self._placed(normal).reshape(shape)
 
     def sample(
         self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None

@@ -16,6 +16,7 @@ from prerank.extras import library
 from prerank.inputs import as_count
 from prerank.models.base import ModuleNetwork
 from prerank.models.flow_distribution import FlowDistribution
+from prerank.moved import warn_of_end
 
 __all__ = ["FlowNetwork"]
 
@@ -88,7 +89,10 @@ class FlowNetwork(ModuleNetwork):
         unit = x.new_zeros(self.n_targets), x.new_ones(self.n_targets)
         return FlowDistribution(flow.transform, len(x), *unit)
 
-    law = distribution  # its former name
+    def law(self, theta: Tensor, x: Tensor) -> FlowDistribution:
+        """Deprecated name of `distribution`."""
+        warn_of_end("FlowNetwork.law", "use distribution")
+        return self.distribution(theta, x)
 
     @property
     def _outputs(self) -> list[int]:

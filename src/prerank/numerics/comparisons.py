@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prerank.numerics import QuickFunction, join, row_blocks
 from prerank.numerics.kernels import available
-from prerank.numerics.operations import QuickFunction, join, row_blocks
 
 __all__ = ["sample_spread", "smooth_rank", "soft_dominance"]
 
@@ -51,7 +51,7 @@ class _SmoothRank(QuickFunction):
     @staticmethod
     def forward(values: Tensor, weights: Tensor, width: Tensor) -> Tensor:
         if available(values):
-            from prerank.numerics.kernels.rank_kernel import ranked
+            from prerank.numerics.kernels.comparison_kernels import ranked
 
             return ranked(values.contiguous(), weights.contiguous(), width.contiguous())
         _, below, size = _counted(values, weights, width)
@@ -65,7 +65,7 @@ class _SmoothRank(QuickFunction):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         values, weights, width = ctx.saved_tensors
         if available(values):
-            from prerank.numerics.kernels.rank_kernel import ranked_gradient
+            from prerank.numerics.kernels.comparison_kernels import ranked_gradient
 
             tensors = (t.contiguous() for t in (values, weights, width, gradient))
             return *ranked_gradient(*tensors), None
@@ -143,7 +143,7 @@ class _SoftDominance(torch.autograd.Function):
     def forward(ctx: Any, points: Tensor, reference: Tensor, weights: Tensor) -> Tensor:
         kept: list[Tensor] = []
         if available(points):
-            from prerank.numerics.kernels.dominance_kernel import dominance
+            from prerank.numerics.kernels.comparison_kernels import dominance
 
             counts = dominance(points, reference, weights)
         else:
@@ -161,7 +161,7 @@ class _SoftDominance(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         points, reference, weights, *kept = ctx.saved_tensors
         if available(points):
-            from prerank.numerics.kernels.dominance_kernel import dominance_gradient
+            from prerank.numerics.kernels.comparison_kernels import dominance_gradient
 
             return dominance_gradient(points, reference, weights, gradient)
         dim, gradients = points.shape[1], []

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prerank.numerics import QuickFunction
 from prerank.numerics.kernels import available, compilable
-from prerank.numerics.operations import QuickFunction
 
 __all__ = ["by_coordinate", "pair_distances", "row_norms", "symmetric_eigen", "triangular_inverse"]
 
@@ -83,7 +83,7 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
         (tensor([3., 2., 1.]), tensor([1, 2, 0]))
     """
     if compilable(matrices) and matrices.shape[-1] <= _LARGEST:
-        from prerank.numerics.kernels.eigen_kernel import jacobi_eigen
+        from prerank.numerics.kernels.matrix_kernels import jacobi_eigen
 
         values, vectors = jacobi_eigen(matrices)
         values, order = values.sort(-1, descending=True)
@@ -132,7 +132,7 @@ class _Inverse(QuickFunction):
     @staticmethod
     def forward(factor: Tensor) -> Tensor:
         if available(factor):
-            from prerank.numerics.kernels.triangular_kernel import lower_inverse
+            from prerank.numerics.kernels.matrix_kernels import lower_inverse
 
             return lower_inverse(factor)
         eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
@@ -146,7 +146,7 @@ class _Inverse(QuickFunction):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (inverse,) = ctx.saved_tensors
         if available(inverse):
-            from prerank.numerics.kernels.triangular_kernel import inverse_gradient
+            from prerank.numerics.kernels.matrix_kernels import inverse_gradient
 
             return inverse_gradient(inverse, gradient)
         return -(inverse.mT @ gradient @ inverse.mT).tril()

@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.inputs import check_distribution
 from prerank.pits.closed_forms import ProjectedCDF, closed_form, register_closed_form
 from prerank.pits.ranks import ProjectedPIT, project_pits, rank_pit
 from prerank.pits.smooth import SmoothPIT, Widths, smooth_pit, smooth_pits, smoothing_widths
-from prerank.preranks import PreRankLike, parse
+from prerank.preranks import PreRankLike, applicable
 
 __all__ = [
     "ProjectedCDF",
@@ -62,7 +63,7 @@ def pit(
     results = project_pits(
         dist,
         y,
-        parse(prerank),
+        applicable(prerank, check_distribution(dist))[0],
         n_samples=n_samples,
         generator=generator,
         closed_forms=closed_forms,

@@ -69,21 +69,20 @@ def _(dist: GaussianMixture, prerank: Linear) -> ProjectedCDF | None:
     spread = torch.einsum("...jd,...kde->...kje", directions, dist.scale_tril)
     scale = row_norms(spread)  # (..., K, J)
 
-    def cdf(points: Tensor) -> Tensor:
-        centred = points.unsqueeze(-2) - dist.loc  # (..., K, D)
-        z = centred @ directions.mT / scale
-        # Weights that sum to 1 up to rounding may carry the sum past it.
-        return (dist.probs.unsqueeze(-1) * torch.special.ndtr(z)).sum(-2).clamp(0, 1)
-
-    return cdf
+    return _mixture_cdf(dist, scale, lambda centred: centred @ directions.mT)
 
 
 @register_closed_form(GaussianMixture, Marginal)
 def _(dist: GaussianMixture, prerank: Marginal) -> ProjectedCDF:
-    scale = row_norms(dist.scale_tril)  # (..., K, D)
+    return _mixture_cdf(dist, row_norms(dist.scale_tril), lambda centred: centred)
 
+
+def _mixture_cdf(
+    dist: GaussianMixture, scale: Tensor, along: Callable[[Tensor], Tensor]
+) -> ProjectedCDF:
     def cdf(points: Tensor) -> Tensor:
-        z = (points.unsqueeze(-2) - dist.loc) / scale
+        z = along(points.unsqueeze(-2) - dist.loc) / scale  # (..., K, J)
+        # Weights that sum to 1 up to rounding may carry the sum past it.
         return (dist.probs.unsqueeze(-1) * torch.special.ndtr(z)).sum(-2).clamp(0, 1)
 
     return cdf

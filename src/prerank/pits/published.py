@@ -39,7 +39,7 @@ def published_pit(
     observed = check_observations(dist, y)
     noise = as_noise(generator)
     points = _draw(dist, n_samples, noise)
-    weights: Tensor | None
+    weights: Tensor | None = None
     if prerank.pooled and type(prerank) is not Copula:
         raise NotApplicableError(
             f"the published runs had no {prerank.label!r}: use CalibrationPenalty(...)"
@@ -50,11 +50,9 @@ def published_pit(
         both = torch.cat([observed.expand(1, *points.shape[1:]), points])
         parts = [_fresh_cdfs(dist, part, n_samples, tau, noise) for part in both.split(_SETS)]
         values, sampled = torch.cat(parts).split([1, n_samples])
-        weights = None
     else:
         values = _project(dist, observed, prerank)
         sampled = _project(dist, points, prerank)
-        weights = None
     z = torch.sigmoid(tau * (values - sampled)).mean(0)
     return SmoothPIT(z, weights)
 

@@ -1,6 +1,6 @@
 """Exact PITs for evaluation: closed forms, or exchangeable randomised ranks."""
 
-import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,10 +17,11 @@ from prerank.inputs import (
     check_observations,
     full_precision,
 )
+from prerank.moved import old_arguments, warn_of_end
 from prerank.pits.closed_forms import ProjectedCDF, closed_form
 from prerank.preranks import PreRank
 
-__all__ = ["WEIGHTED", "ProjectedPIT", "project_pits", "rank_pit"]
+__all__ = ["WEIGHTED", "ProjectedPIT", "labels_of", "project_pits", "rank_pit"]
 
 WEIGHTED = "weighted ranks"
 """Method whose PITs are not exactly uniform: no p-value, and no band."""
@@ -28,6 +29,7 @@ WEIGHTED = "weighted ranks"
 _CHUNK_VALUES = 2**22  # points times targets at a time
 
 
+@old_arguments(stand_ins="null_pits")
 @dataclass(frozen=True)
 class ProjectedPIT:
     """PITs of one pre-rank, and what is needed to judge them.
@@ -51,7 +53,7 @@ class ProjectedPIT:
     @property
     def stand_ins(self) -> Tensor | None:
         """Former name of `null_pits`."""
-        _warn_of_old_name("stand_ins", "null_pits")
+        warn_of_end("stand_ins", "use null_pits")
         return self.null_pits
 
 
@@ -111,7 +113,7 @@ def project_pits(
         with_stand_ins: former name of `with_null_pits`.
     """
     if with_stand_ins is not None:
-        _warn_of_old_name("with_stand_ins", "with_null_pits")
+        warn_of_end("with_stand_ins", "use with_null_pits")
         with_null_pits = with_stand_ins
     check_distribution(dist)
     dtype = None
@@ -142,8 +144,15 @@ def project_pits(
         return results
 
 
-def _warn_of_old_name(old: str, new: str) -> None:
-    warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=3)
+def labels_of(preranks: Sequence[PreRank]) -> list[str]:
+    """Labels of pre-ranks, by which results are kept: each must occur once."""
+    labels = [prerank.label for prerank in preranks]
+    if len(set(labels)) < len(labels):
+        raise InputError(
+            f"preranks holds the same name twice: {', '.join(labels)}. Give functions names of "
+            "their own with preranks.Custom(function, title=...)"
+        )
+    return labels
 
 
 def _by_ranks(

@@ -21,7 +21,7 @@ from prerank.inputs import (
 from prerank.numerics.comparisons import sample_spread, smooth_rank
 from prerank.pits.closed_forms import closed_form
 from prerank.pits.ranks import make_pool
-from prerank.preranks import PCA, PreRank, PreRankLike, Projection, parse
+from prerank.preranks import PCA, PreRank, PreRankLike, Projection, applicable, parse
 from prerank.preranks.base import Reference
 
 __all__ = ["SmoothPIT", "Widths", "smooth_pit", "smooth_pits", "smoothing_widths"]
@@ -105,7 +105,7 @@ def smooth_pit(
         >>> z.shape, torch.autograd.grad(z.sum(), loc)[0].shape
         (torch.Size([4, 1]), torch.Size([4, 3]))
     """
-    terms = parse(prerank)
+    terms, _ = applicable(prerank, check_distribution(dist))
     parts = smooth_pits(
         dist,
         y,

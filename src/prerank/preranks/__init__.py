@@ -2,7 +2,7 @@
 
 from prerank.preranks.base import Custom, Linear, PreRank, Reference
 from prerank.preranks.linear import PCA, Location, Marginal, Projection
-from prerank.preranks.parsing import CLASSIC, PAPER, PreRankLike, parse
+from prerank.preranks.parsing import CLASSIC, PAPER, PreRankLike, applicable, is_all, parse
 from prerank.preranks.pointwise import HDR, Dependency, Scale, ThresholdExceedance
 from prerank.preranks.pooled import (
     AverageRank,
@@ -33,5 +33,7 @@ __all__ = [
     "Reference",
     "Scale",
     "ThresholdExceedance",
+    "applicable",
+    "is_all",
     "parse",
 ]

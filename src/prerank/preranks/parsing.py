@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
+from torch.distributions import Distribution
 
-from prerank.errors import InputError, InputTypeError
+from prerank.errors import InputError, InputTypeError, NotApplicableError
 from prerank.preranks.base import Custom, PreRank
 from prerank.preranks.linear import PCA, Location, Marginal
 from prerank.preranks.pointwise import HDR, Dependency, Scale, ThresholdExceedance
@@ -20,14 +21,14 @@ from prerank.preranks.pooled import (
     MultivariateRank,
 )
 
-__all__ = ["CLASSIC", "PAPER", "PreRankLike", "bare_labels", "parse"]
+__all__ = ["CLASSIC", "PAPER", "PreRankLike", "applicable", "bare_labels", "is_all", "parse"]
 
 OneTerm = str | PreRank | Callable[[Tensor], Tensor]
 PreRankLike = OneTerm | Sequence[OneTerm]
 """What `parse` reads: text, a pre-rank, a function of the points, or a list of these."""
 
 PAPER: tuple[PreRank, ...] = (Marginal(), Location(), Scale(), Dependency(), PCA(), HDR(), Copula())
-"""Those of the paper, which `prerank.diagnose` looks at by default."""
+"""Those of the paper, which `"all"` stands for and `prerank.diagnose` looks at by default."""
 
 CLASSIC: tuple[PreRank, ...] = (MultivariateRank(), AverageRank(), BandDepth(), EnergyScoreRank())
 """Those that the literature on ensemble forecasts uses."""
@@ -50,20 +51,62 @@ def bare_labels(spec: str) -> list[str]:
     return [text.partition("(")[0] for text in _PLUS.split(spec)]
 
 
+def is_all(spec: object) -> bool:
+    """Whether a description is `"all"`, or what `parse` makes of it."""
+    if isinstance(spec, list | tuple) and len(spec) == 1:
+        return is_all(spec[0])
+    return spec is PAPER or (isinstance(spec, str) and spec.strip().lower() == "all")
+
+
+def applicable(spec: PreRankLike, dist: Distribution) -> tuple[tuple[PreRank, ...], dict[str, str]]:
+    """Turn a description into the pre-ranks to use for a distribution.
+
+    Args:
+        spec: see `parse`.
+        dist: `event_shape (D,)`.
+
+    Returns:
+        The terms, in order, and the reason for each one of `"all"` that does not apply and is left
+        out. One that is named raises where it is used.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> import torch
+        >>> terms, skipped = applicable("all", MultivariateNormal(torch.zeros(5, 2), torch.eye(2)))
+        >>> len(terms), list(skipped)
+        (6, ['dependency'])
+    """
+    if not is_all(spec):
+        return parse(spec), {}
+    terms: tuple[PreRank, ...] = ()
+    skipped = {}
+    for prerank in PAPER:
+        try:
+            prerank.check(dist)
+        except NotApplicableError as reason:
+            skipped[prerank.label] = str(reason)
+        else:
+            terms += (prerank,)
+    return terms, skipped
+
+
 def parse(spec: PreRankLike) -> tuple[PreRank, ...]:
     """Turn a description into pre-ranks.
 
     Args:
         spec: text such as `"marginal+hdr"`, `"pca(0.8)+copula"`, `"dependency(2)"`; a pre-rank;
             a function `rho(y)` from `(..., D)` to `(...)` or `(..., J)`; or a list of these.
+            `"all"` is every pre-rank of the paper.
 
     Returns:
-        The terms, in order.
+        The terms, in order. Those of `"all"` need not apply to a distribution: see `applicable`.
 
     Example:
         >>> parse("pca(0.8)+hdr")
         (PCA(components=0.8), HDR())
     """
+    if is_all(spec):
+        return PAPER
     if isinstance(spec, PreRank):
         return (spec,)
     if isinstance(spec, str):

@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 from prerank.distributions import Ensemble
 from prerank.distributions.densities import in_support, log_density
 from prerank.errors import InputError, NotApplicableError
-from prerank.numerics.operations import QuickFunction, join
+from prerank.numerics import QuickFunction, join
 from prerank.preranks.base import PreRank, Reference, require_dim
 
 __all__ = ["HDR", "Dependency", "Scale", "ThresholdExceedance"]

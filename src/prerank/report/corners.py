@@ -91,8 +91,7 @@ class CornerDisplay(Display):
                 f"observation has shape {tuple(observed.shape)}, but samples has "
                 f"{tuple(points.shape)}: observation must be {tuple(points.shape[1:])}"
             )
-        if names is None:
-            names = column_names(None, points.shape[1])
+        names = column_names(None, points.shape[1]) if names is None else names
         if len(names) != points.shape[1]:
             raise ShapeError(f"{len(names)} names for {points.shape[1]} targets: {list(names)}")
         self.samples: Array = points.detach().double().cpu().numpy()

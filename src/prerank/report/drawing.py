@@ -13,6 +13,7 @@ from prerank.calibration import DeviationShape, HistogramBand, ReliabilityBand
 from prerank.calibration.curves import check_pits
 from prerank.defaults import BAND_LEVEL, N_SAMPLES
 from prerank.errors import InputError, ShapeError
+from prerank.extras import needed_by
 from prerank.inputs import column_names
 from prerank.pits import project_pits
 from prerank.pits.ranks import WEIGHTED
@@ -75,7 +76,8 @@ class Display:
     def _place(self, ax: "Axes | None") -> "Axes":
         """The axes that were given, or those of a new figure."""
         if ax is None:
-            import matplotlib.pyplot as plt
+            with needed_by(f"{type(self).__name__}.plot"):
+                import matplotlib.pyplot as plt
 
             _, ax = plt.subplots(figsize=self.size, layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
@@ -90,7 +92,7 @@ class PITDisplay(Display):
         band: where it stays if the forecast is calibrated; None for weighted samples, whose PITs
             are not exactly uniform.
         label: name of the pre-rank.
-        names: names of the J components.
+        names: names of the J components; numbers by default, or the label where J is 1.
     """
 
     _FORM = ""  # what is drawn, and its shape
@@ -109,9 +111,12 @@ class PITDisplay(Display):
             raise ShapeError(
                 f"a display shows one predictor: {self._FORM}, got {tuple(values.shape)}"
             )
-        self._level = None if band is None else band.level
-        self.label = label
-        self.names = _names_of(values.shape[1], names, label or self._ALONE)
+        size = values.shape[1]
+        if names is None:
+            names = [str(j) for j in range(size)] if size > 1 else [label or self._ALONE]
+        if len(names) != size:
+            raise ShapeError(f"{len(names)} names for {size} components: {list(names)}")
+        self.band, self.label, self.names = band, label, tuple(names)
 
     @classmethod
     def from_predictions(
@@ -195,25 +200,10 @@ class PITDisplay(Display):
     @property
     def caption(self) -> str:
         """One sentence on what the shape of the curves or bars means."""
-        if self._level is None:
+        if self.band is None:
             start = f"{self.label}: " if self.label else ""
             return f"{start}weighted samples, so there is no band to judge the {self._MARKS} by."
-        return reliability_caption(self.label, self.names, self.shapes, level=self._level)
-
-
-def _names_of(components: int, names: Sequence[str] | None, alone: str) -> tuple[str, ...]:
-    """Names of the components of a pre-rank, where none were given too.
-
-    Args:
-        components: J.
-        names: of all of them, or None: then they are numbered.
-        alone: name of a single one without a name.
-    """
-    if names is None:
-        return tuple(str(j) for j in range(components)) if components > 1 else (alone,)
-    if len(names) != components:
-        raise ShapeError(f"{len(names)} names for {components} components: {list(names)}")
-    return tuple(names)
+        return reliability_caption(self.label, self.names, self.shapes, level=self.band.level)
 
 
 def short_name(name: str) -> str:

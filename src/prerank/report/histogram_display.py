@@ -63,6 +63,7 @@ class PITHistogramDisplay(PITDisplay):
 
     _FORM, _MARKS, _ALONE = "density must have shape (bins, J)", "bars", "PITs"
 
+    band: HistogramBand | None
     axes_: "list[Axes]"
     bars_: list[Any]
     bands_: list[Any]
@@ -83,7 +84,6 @@ class PITHistogramDisplay(PITDisplay):
         if curves and len(curves) != len(self.names):
             raise ShapeError(f"{len(curves)} curves for {len(self.names)} components")
         self.histogram = histogram
-        self.band = band
         self.curves = tuple(curves)
 
     @staticmethod

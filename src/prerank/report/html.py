@@ -152,11 +152,7 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> Path:
         'report.html'
     """
     html = render_page(page).encode("utf-8")
-
-    def write(file: Path) -> None:
-        file.write_bytes(html)
-
-    return write_atomically(path, write)
+    return write_atomically(path, lambda file: file.write_bytes(html))
 
 
 def _view(section: Section, tables: Iterator[int], pictures: Iterator[int]) -> dict[str, Any]:

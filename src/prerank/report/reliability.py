@@ -17,6 +17,7 @@ from prerank.calibration import (
 )
 from prerank.defaults import LEVELS
 from prerank.errors import InputError
+from prerank.extras import needed_by
 from prerank.report.drawing import COLOURS, NAMED, STYLES, PITDisplay, name_lines, short_name
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class ReliabilityDisplay(PITDisplay):
 
     _FORM, _MARKS, _ALONE = "observed must have shape (L, J)", "curves", "curve"
 
+    band: ReliabilityBand | None
     lines_: list[Any]
     band_: Any
 
@@ -71,11 +73,12 @@ class ReliabilityDisplay(PITDisplay):
     ) -> None:
         super().__init__(curve.observed, band, label, names)
         self.curve = curve
-        self.band = band
 
     @staticmethod
     def _measured(z: Tensor, level: float | None, *, levels: int = LEVELS) -> dict[str, Any]:
-        band = level and reliability_band(z.shape[-2], level=level, levels=levels)
+        band = None
+        if level is not None:
+            band = reliability_band(z.shape[-2], level=level, levels=levels)
         return {"curve": reliability_curve(z, levels=levels), "band": band}
 
     def plot(self, ax: "Axes | None" = None, *, legend: bool = True, **line_options: Any) -> Self:
@@ -115,7 +118,10 @@ class ReliabilityDisplay(PITDisplay):
         ax.set_aspect("equal")
         ax.set_title(short_name(self.label), parse_math=False)
         if legend:
-            name_lines(ax, ncols=1 + len(self.names) // 8)
+            # In the corner that the curves leave: the search for "best" takes its time.
+            above = bool((self.curve.observed.mean(-1) - self.curve.levels).mean() > 0)
+            corner = "lower right" if above else "upper left"
+            name_lines(ax, loc=corner, ncols=1 + len(self.names) // 8)
         return self
 
     @property
@@ -168,7 +174,8 @@ class ReliabilityGrid:
             figure: an empty figure, or a part of one.
         """
         if figure is None:
-            import matplotlib.pyplot as plt
+            with needed_by("ReliabilityGrid.plot"):
+                import matplotlib.pyplot as plt
 
             figure = plt.figure(figsize=self.size, layout="constrained")
         shape = len(self.rows), len(self.labels)

@@ -49,7 +49,7 @@ def bars_figure(
         axis.set_xticks(place, labels, rotation=60, ha="right", fontsize="small")
         axis.set(title=dataset, ylabel="PCE")
     if axes:
-        axes[0].legend(fontsize="small")
+        _key(figure, *axes[0].get_legend_handles_labels())
     return figure
 
 
@@ -63,18 +63,12 @@ def boxes_figure(results: "pd.DataFrame", dataset: str) -> "Figure":
     variants = list(dict.fromkeys(rows.variant))
     penalties = [variant for variant in variants if variant != _NONE]
     by_run = rows.groupby(["variant", "seed"], sort=False)[["nll", "energy"]].mean()
-    figure, axes = _panels(3, width=1.2 + 0.36 * len(variants), height=3.8)
     own = [rows[rows.prerank.isin(bare_labels(variant))] for variant in penalties]
-    _pairs(
-        axes[0],
-        penalties,
-        [_by_run(cell[cell.variant == _NONE]) for cell in own],
-        [_by_run(cell[cell.variant == v]) for cell, v in zip(own, penalties, strict=True)],
-    )
-    axes[0].set(title=f"{dataset}: PCE")
-    _key(figure, *axes[0].get_legend_handles_labels())
-    _scores(axes[1:], {variant: by_run.loc[variant] for variant in variants}, f"{dataset}: ")
-    return figure
+    before = [_by_run(cell[cell.variant == _NONE]) for cell in own]
+    after = [_by_run(cell[cell.variant == v]) for cell, v in zip(own, penalties, strict=True)]
+    pairs = dict(zip(penalties, zip(before, after, strict=True), strict=True))
+    scores = {variant: by_run.loc[variant] for variant in variants}
+    return _summary(pairs, scores, f"{dataset}: ")[0]
 
 
 def datasets_figure(
@@ -89,22 +83,14 @@ def datasets_figure(
     """
     cells = after.merge(before, on=["dataset", "prerank"], suffixes=("", "_before"))
     labels = list(dict.fromkeys(cells.prerank))
-    by_label = [cells[cells.prerank == label] for label in labels]
-    figure, axes = _panels(3, width=1.2 + 0.36 * (len(labels) + 1), height=3.8)
-    _pairs(
-        axes[0],
-        labels,
-        [cell.mean_before.dropna() for cell in by_label],
-        [cell["mean"].dropna() for cell in by_label],
-    )
-    axes[0].set(title="PCE")
-    _key(figure, *axes[0].get_legend_handles_labels())
-    for axis, relation in zip(
-        axes[1:], ("difference to none", "ratio to none, minus 1"), strict=True
-    ):
+    own = {label: cells[cells.prerank == label] for label in labels}
+    pairs = {v: (cell.mean_before.dropna(), cell["mean"].dropna()) for v, cell in own.items()}
+    costs = {v: scores[scores.variant == v] for v in (_NONE, *labels)}
+    figure, axes = _summary(pairs, costs)
+    relations = ("difference to none", "ratio to none, minus 1")
+    for axis, relation in zip(axes[1:], relations, strict=True):
         axis.axhline(0, color=_REFERENCE, linestyle="--", linewidth=0.8)
         axis.set_ylabel(relation)
-    _scores(axes[1:], {v: scores[scores.variant == v] for v in (_NONE, *labels)})
     return figure
 
 
@@ -159,7 +145,7 @@ def nulls_figure(
                 axis.axvline(observed[label][name], color=color, label=name)
         axis.set(title=label, xlabel="PCE", yticks=[])
     if axes:
-        axes[0].legend(fontsize="small")
+        _key(figure, *axes[0].get_legend_handles_labels())
     figure.suptitle(title)
     return figure
 
@@ -168,29 +154,24 @@ def _by_run(rows: "pd.DataFrame") -> "pd.Series[float]":
     return rows.groupby("seed").pce.mean().dropna()
 
 
-def _pairs(axis: Any, names: list[str], before: list[Any], after: list[Any]) -> None:
-    """A box before beside one after for each name."""
-    if not names:  # which matplotlib takes for one box of nothing
-        return
-    for (label, offset, color), values in zip(_PAIR, (before, after), strict=True):
-        axis.boxplot(
-            values,
-            positions=np.arange(1, len(names) + 1) + offset,
-            widths=0.3,
-            patch_artist=True,
-            boxprops={"facecolor": color, "alpha": 0.7},
-            label=label,
-            **_BOXES,
-        )
-    _name(axis, names)
-
-
-def _scores(axes: list[Any], rows: "dict[str, pd.DataFrame]", start: str = "") -> None:
-    """Boxes of NLL and energy score, one for each variant."""
-    for axis, column, name in zip(axes, ("nll", "energy"), ("NLL", "energy score"), strict=True):
-        axis.boxplot([own[column].dropna() for own in rows.values()], **_BOXES)
-        _name(axis, list(rows))
+def _summary(
+    pairs: dict[str, tuple[Any, Any]], scores: "dict[str, pd.DataFrame]", start: str = ""
+) -> "tuple[Figure, list[Any]]":
+    """Boxes of the PCE before beside after by penalty, and of NLL and energy score by variant."""
+    figure, axes = _panels(3, width=1.2 + 0.36 * len(scores), height=3.8)
+    sides = zip(*pairs.values(), strict=True)  # none, if there is no penalty
+    for (label, offset, color), values in zip(_PAIR, sides, strict=False):
+        boxes = {"boxprops": {"facecolor": color, "alpha": 0.7}, "patch_artist": True, **_BOXES}
+        places = np.arange(1, len(pairs) + 1) + offset
+        axes[0].boxplot(values, positions=places, widths=0.3, label=label, **boxes)
+        _name(axes[0], list(pairs))
+    _key(figure, *axes[0].get_legend_handles_labels())
+    for axis, column in zip(axes[1:], ("nll", "energy"), strict=True):
+        axis.boxplot([own[column].dropna() for own in scores.values()], **_BOXES)
+        _name(axis, list(scores))
+    for axis, name in zip(axes, ("PCE", "NLL", "energy score"), strict=True):
         axis.set_title(start + name)
+    return figure, axes
 
 
 def _name(axis: Any, names: list[str]) -> None:

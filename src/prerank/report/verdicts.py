@@ -1,5 +1,8 @@
 """Deprecated: use `prerank.diagnosis`."""
 
-from prerank.moved import forward
+# ruff: noqa: F822 (`__getattr__` finds the names)
+from prerank.moved import forward as _forward
 
-__getattr__ = forward(__name__, "prerank.diagnosis.verdict")
+__all__ = ["Mood", "Verdict", "reach_verdict"]
+
+__getattr__ = _forward(__name__, "prerank.diagnosis.verdict")

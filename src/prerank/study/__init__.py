@@ -1,9 +1,9 @@
 """Studies: plans, units of work, results and tables."""
 
 from prerank.study import tables
-from prerank.study.paper import published_cells, published_cross, published_strength
 from prerank.study.plans import NONE, PRESETS, Plan
-from prerank.study.problems import check_datasets
+from prerank.study.protocols import check_datasets
+from prerank.study.published_runs import published_cells, published_cross, published_strength
 from prerank.study.runner import StudyProgress, run_study
 from prerank.study.store import Store, Unit
 from prerank.study.work import Outcome

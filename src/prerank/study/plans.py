@@ -36,10 +36,8 @@ PRESETS = ("quick", "paper-exact", "paper-as-published")
 
 PROTOCOLS = ("exact", "published")
 _DEFAULT = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
-_TRAINING = (
-    *("lr", "batch_size", "min_steps", "max_epochs", "patience", "min_delta"),
-    *("fine_tune", "shift"),
-)
+_SAME = ("lr", "batch_size", "min_steps", "max_epochs", "patience", "min_delta", "fine_tune")
+_TRAINING = {name: name for name in _SAME} | {"shift": "holdout_offset"}  # entries, and settings
 _LEAST = {"n_samples": 2, "n_components": 1, "n_null": 1, "hidden": 1}
 _MOST = 10**6  # of everything that is counted: no machine can do more
 
@@ -106,7 +104,9 @@ class Plan:
         if not self.budget >= 0:
             raise InputError(f"budget must not be negative, got {self.budget!r}")
         as_positive(self.tau, "tau")
-        if self.training != replace(_DEFAULT, **{n: getattr(self.training, n) for n in _TRAINING}):
+        if self.training != replace(
+            _DEFAULT, **{name: getattr(self.training, name) for name in _TRAINING.values()}
+        ):
             raise InputError(f"training of a plan sets {', '.join(_TRAINING)} and nothing else")
 
     def _check_variants(self) -> None:
@@ -184,8 +184,9 @@ class Plan:
         missing = [name for name in ("name", "datasets", "variants") if name not in values]
         if missing:
             raise InputError(f"the plan has no {', '.join(missing)}")
-        kinds = {name: type(getattr(_DEFAULT, name)) for name in _TRAINING}
-        changes = _converted(training, kinds, "[training]")
+        kinds = {entry: type(getattr(_DEFAULT, name)) for entry, name in _TRAINING.items()}
+        converted = _converted(training, kinds, "[training]")
+        changes = {_TRAINING[entry]: value for entry, value in converted.items()}
         return cls(**values, training=replace(_DEFAULT, **changes))
 
     def changed(self, changes: Mapping[str, str]) -> "Plan":
@@ -213,7 +214,7 @@ class Plan:
     def to_toml(self) -> str:
         """Text that `from_toml` reads."""
         values = dataclasses.asdict(self)
-        training = {name: getattr(self.training, name) for name in _TRAINING}
+        training = {entry: getattr(self.training, name) for entry, name in _TRAINING.items()}
         del values["training"]
         lines = [f"{name} = {_text(value)}" for name, value in values.items()]
         lines += ["", "[training]", *(f"{name} = {_text(v)}" for name, v in training.items())]

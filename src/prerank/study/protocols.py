@@ -1,22 +1,32 @@
-"""How a variant is trained and judged: exactly, or as in the published runs."""
+"""A dataset with its published splits, and how a variant is trained and judged on it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
-from prerank.errors import InputError
+from prerank.datasets import SYNTHETIC, open_dataset, published_split
+from prerank.datasets.collection import data_folder, find_table
+from prerank.errors import InputError, NotApplicableError
+from prerank.files.dataset_tables import content_hash
+from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
-from prerank.study.paper import published_strength
-from prerank.study.plans import NONE
-from prerank.study.problems import Problem
-from prerank.study.published_evaluation import evaluate_as_published, null_replicates
+from prerank.preranks import PAPER, Dependency, PreRank, parse
+from prerank.study.plans import NONE, Plan
+from prerank.study.published_runs import (
+    evaluate_as_published,
+    null_replicates,
+    published_strength,
+)
 from prerank.training import (
     Checkpoint,
     Progress,
     Run,
+    TrainingData,
     TrainingResult,
     evaluate,
     train_calibrated,
@@ -25,7 +35,7 @@ from prerank.training import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["run_variant"]
+__all__ = ["Problem", "check_datasets", "run_variant"]
 
 Rows = list[dict[str, Any]]
 
@@ -36,6 +46,94 @@ _PUBLISHED: dict[str, Any] = {
     "last_batch": True,
     "gradient_bound": math.inf,
 }
+
+
+def check_datasets(names: Iterable[str]) -> None:
+    """Refuse datasets that are not on this machine, before anything is trained.
+
+    Example:
+        >>> check_datasets(["ar1", "nonesuch"])
+        Traceback (most recent call last):
+        prerank.errors.InputError: datasets: there is no table of nonesuch in ...
+    """
+    missing = [n for n in names if n not in SYNTHETIC and not find_table(n).exists()]
+    if missing:
+        raise InputError(
+            f"datasets: there is no table of {', '.join(missing)} in {data_folder()}. "
+            "`prerank datasets list` says which there are, `show` how to get them, and `import` "
+            "takes your own; PRERANK_DATA names another folder"
+        )
+
+
+class Problem:
+    """Rows, splits and network of one dataset.
+
+    Args:
+        name: of the dataset.
+        plan: for seeds and network.
+        device: where to keep the rows.
+
+    Attributes:
+        content: hash of the rows: those of a name may be others another day.
+        rows: row numbers of the parts that are looked at, `(splits, n)`.
+    """
+
+    def __init__(self, name: str, plan: Plan, device: torch.device | str = "cpu") -> None:
+        table = open_dataset(name)
+        self.name = name
+        self.plan = plan
+        self.content = content_hash(table)
+        splits = [published_split(len(table.x), seed) for seed in plan.seeds]
+        # Constant and rare one-hot columns put single rows far out; the published runs left them.
+        clip = plan.protocol == "exact"
+        pairs = [(split.train, split.validation) for split in splits]
+        self.data = TrainingData.build(table.x, table.y, pairs, clip=clip, device=device)
+        test = torch.stack([split.test for split in splits]).to(device)
+        self.rows = {"validation": self.data.validation, "test": test}
+        self.network = MixtureNetwork(
+            table.x.shape[1], table.y.shape[1], plan.n_components, plan.hidden
+        )
+
+    @cached_property
+    def preranks(self) -> tuple[PreRank, ...]:
+        """Those of the paper that apply."""
+        return tuple(prerank for prerank in PAPER if self._exact_obstacle(prerank) is None)
+
+    @cached_property
+    def published_preranks(self) -> tuple[PreRank, ...]:
+        """Those to which the published runs had a form."""
+        return tuple(prerank for prerank in PAPER if self.obstacle(prerank.label) is None)
+
+    def obstacle(self, variant: str) -> str | None:
+        """Why a variant cannot be had here; None where it can."""
+        for prerank in () if variant == NONE else parse(variant):
+            # The published runs put another function in the place of two targets' dependency.
+            replaced = isinstance(prerank, Dependency) and self.data.y.shape[-1] == 2
+            if replaced and self.plan.protocol == "published":
+                continue
+            if (reason := self._exact_obstacle(prerank)) is not None:
+                return reason
+        return None
+
+    def _exact_obstacle(self, prerank: PreRank) -> str | None:
+        probe = self.network(self.network.initial(0)[None].to(self.data.x), self.data.x[:1, :1])
+        try:
+            prerank.check(probe)
+        except NotApplicableError as reason:
+            return str(reason)
+        return None
+
+    def runs(self, strengths: tuple[float, ...]) -> list[Run]:
+        """Every strength with every seed, in this order."""
+        return [
+            Run(seed, split, strength)
+            for strength in strengths
+            for split, seed in enumerate(self.plan.seeds)
+        ]
+
+    def part(self, name: str, runs: list[Run]) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of one part, for each run: `(M, n, L)` and `(M, n, D)`."""
+        return self.data.select(runs, self.rows[name])
 
 
 def run_variant(
@@ -51,8 +149,8 @@ def run_variant(
     Args:
         problem: the dataset.
         variant: the penalty, or `"none"`.
-        base: parameters of the unpenalised runs, `(seeds, P)`, to go on from; exact protocol only.
-        checkpoint: from which training that was broken off goes on.
+        base: parameters of the unpenalised runs, `(seeds, P)`, to start from; exact protocol only.
+        checkpoint: from which interrupted training resumes.
         on_epoch: called after each epoch.
 
     Returns:
@@ -66,10 +164,13 @@ def run_variant(
     strength: float | Sequence[float] | str = 0.0
     if variant != NONE:
         if base is None and not published:
-            raise InputError("base: a penalised variant goes on from unpenalised parameters")
+            raise InputError("base: a penalised variant starts from unpenalised parameters")
         form = CalibrationPenalty.published if published else CalibrationPenalty
         penalty = form(variant, n_samples=plan.n_samples, tau=plan.tau)
-        strength = _given_strength(problem, variant) if published else plan.strengths
+        strength = plan.strengths
+        if published:  # which selects none
+            named = isinstance(strength, str)
+            strength = published_strength(problem.name, variant) if named else strength[0]
     training = train_calibrated(
         problem.network,
         problem.data,
@@ -83,32 +184,23 @@ def run_variant(
         checkpoint=checkpoint,
         on_epoch=on_epoch,
     )
-    judge = _published_rows if published else _exact_rows
-    rows = [
-        row
-        for runs, result in training.stages
-        for row in judge(problem, variant, runs, result, training.strength)
-    ]
+    rows: Rows = []
+    for runs, result in training.stages:
+        exact = [
+            row
+            for part in (("test",) if published else ("validation", "test"))
+            for row in _judged(problem, variant, runs, result, training.strength, part)
+        ]
+        rows += _published_rows(problem, variant, runs, result, exact) if published else exact
     last = training.stages[-1][1].theta
     return pd.DataFrame(rows), last if training.base is None else training.base
 
 
-def _given_strength(problem: Problem, variant: str) -> float:
-    """The strength of the published protocol, which selects none."""
-    strengths = problem.plan.strengths
-    if isinstance(strengths, str):
-        return published_strength(problem.name, variant)
-    return strengths[0]
-
-
 def _published_rows(
-    problem: Problem, variant: str, runs: list[Run], result: TrainingResult, chosen: float
+    problem: Problem, variant: str, runs: list[Run], result: TrainingResult, exact: Rows
 ) -> Rows:
     plan = problem.plan
-    exact = {
-        (row["strength"], row["seed"], row["prerank"]): row
-        for row in _judged(problem, variant, runs, result, chosen, "test")
-    }
+    known = {(row["strength"], row["seed"], row["prerank"]): row for row in exact}
     x, y = problem.part("test", runs)
     published = evaluate_as_published(
         problem.network,
@@ -122,7 +214,7 @@ def _published_rows(
     return [
         {
             # The dependency of two targets exists in the published form only.
-            **(exact.get((run.strength, run.seed, label)) or _about(variant, run, result, m)),
+            **(known.get((run.strength, run.seed, label)) or _about(variant, run, result, m)),
             "dataset": problem.name,
             "part": "test",
             "prerank": label,
@@ -133,16 +225,6 @@ def _published_rows(
         }
         for label, values in published.pce.items()
         for m, run in enumerate(runs)
-    ]
-
-
-def _exact_rows(
-    problem: Problem, variant: str, runs: list[Run], result: TrainingResult, chosen: float
-) -> Rows:
-    return [
-        row
-        for part in ("validation", "test")
-        for row in _judged(problem, variant, runs, result, chosen, part)
     ]
 
 

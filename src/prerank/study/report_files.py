@@ -1,9 +1,8 @@
 """The report of a study: tables (CSV), figures (PNG) and a page that holds them together."""
 
-import io
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from os import PathLike
 from pathlib import Path
@@ -22,12 +21,15 @@ from prerank.report.study_figures import (
 )
 from prerank.study import tables
 from prerank.study.plans import NONE, Plan
-from prerank.study.published_evaluation import batched_floor
+from prerank.study.published_runs import batched_floor
 from prerank.study.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    Tables = Mapping[str, pd.DataFrame]
+    Figures = Mapping[str, Figure]
 
 __all__ = ["study_page", "write_comparison", "write_report"]
 
@@ -49,12 +51,10 @@ def write_report(store: Store, folder: str | PathLike[str] | None = None) -> Pat
     with writing(out):
         contents = _tables(results, store.plan)
         for name, table in contents.items():
-            _write(out / f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
+            _write_csv(out / f"{name}.csv", table)
         figures = _figures(results, contents)
         for name, figure in figures.items():
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="png", dpi=120)
-            _write(out / f"{name}.png", buffer.getvalue())
+            write_atomically(out / f"{name}.png", partial(figure.savefig, format="png", dpi=120))
         return write_page(study_page(store, contents, figures), out / "report.html")
 
 
@@ -82,15 +82,12 @@ def write_comparison(folders: list[Path], out: Path) -> tuple[int, dict[str, int
     stores = dict(zip(names, map(Store, folders), strict=True))
     table = tables.compared({name: store.results() for name, store in stores.items()})
     with writing(out):
-        _write(out, table.to_csv(index=False, float_format="%.6g").encode())
+        _write_csv(out, table)
     return len(table), {name: len(store.left()) for name, store in stores.items()}
 
 
-def _write(path: Path, content: bytes) -> None:
-    def fill(file: Path) -> None:
-        file.write_bytes(content)
-
-    write_atomically(path, fill)
+def _write_csv(path: Path, table: "pd.DataFrame") -> None:
+    write_atomically(path, partial(table.to_csv, index=False, float_format="%.6g"))
 
 
 def _tables(results: "pd.DataFrame", plan: Plan) -> "dict[str, pd.DataFrame]":
@@ -121,9 +118,7 @@ def _tables(results: "pd.DataFrame", plan: Plan) -> "dict[str, pd.DataFrame]":
     return contents
 
 
-def _figures(
-    results: "pd.DataFrame", contents: "Mapping[str, pd.DataFrame]"
-) -> "dict[str, Figure]":
+def _figures(results: "pd.DataFrame", contents: "Tables") -> "dict[str, Figure]":
     before, after = contents["before"], contents["after"]
     figures = {"bars": bars_figure(before, after, _floors(results))}
     if after.dataset.nunique() >= _FEWEST:
@@ -146,9 +141,7 @@ def _floors(results: "pd.DataFrame") -> dict[str, float]:
     return {str(name): float(value) for name, value in rows.floor.first().items()}
 
 
-def _nulls(
-    results: "pd.DataFrame", dataset: str, contents: "Mapping[str, pd.DataFrame]"
-) -> "Figure":
+def _nulls(results: "pd.DataFrame", dataset: str, contents: "Tables") -> "Figure":
     rows = results[(results.dataset == dataset) & (results.variant == NONE)]
     rows = rows[(rows.part == "test") & rows.selected & rows.pce.notna()]
     nulls = {str(k): tables.mean_null(cell) for k, cell in rows.groupby("prerank", sort=False)}
@@ -169,9 +162,7 @@ def _words() -> dict[str, Any]:
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
-def study_page(
-    store: Store, contents: "Mapping[str, pd.DataFrame]", figures: "Mapping[str, Figure]"
-) -> Page:
+def study_page(store: Store, contents: "Tables", figures: "Figures") -> Page:
     """Put tables and figures of a study on one page.
 
     Args:
@@ -224,9 +215,7 @@ def _summary(after: "pd.DataFrame", protocol: str) -> tuple[str, Mood, tuple[str
     return headline, mood, (point,)
 
 
-def _sections(
-    store: Store, contents: "Mapping[str, pd.DataFrame]", figures: "Mapping[str, Figure]"
-) -> Iterator[Section]:
+def _sections(store: Store, contents: "Tables", figures: "Figures") -> Iterator[Section]:
     plan, scales, titles = store.plan, _words()["scales"], _words()["titles"]
 
     def section(name: str, *pictures: str) -> Section:
@@ -267,9 +256,7 @@ def _square(cross: "pd.DataFrame", column: str) -> "pd.DataFrame":
     return table.dropna(how="all").reset_index().rename(columns={"variant": "penalty"})
 
 
-def _pictures(
-    figures: "Mapping[str, Figure]", names: Iterable[str], plan: Plan
-) -> tuple[Illustration, ...]:
+def _pictures(figures: "Figures", names: Iterable[str], plan: Plan) -> tuple[Illustration, ...]:
     captions, scales = _words()["captions"], _words()["scales"][plan.protocol]
     return tuple(
         Illustration(

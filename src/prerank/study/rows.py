@@ -79,12 +79,17 @@ def read_result(path: Path, unit: Unit, plan: Plan) -> "pd.DataFrame":
 
 
 def write_result(path: Path, frame: "pd.DataFrame", about: dict[str, Any]) -> None:
-    """Write the rows of a unit, with text about them and the circumstances."""
+    """Write the rows of a unit, with text about them, versions, machine and time."""
     import pyarrow
     from pyarrow import parquet
 
     table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-    text = {key: str(value) for key, value in (about | _circumstances()).items()}
+    about = {**about, "machine": platform.platform()}
+    about |= {f"version.{name}": text for name, text in versions().items()}
+    if torch.cuda.is_available():
+        about["gpu"] = torch.cuda.get_device_name()
+    about["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    text = {key: str(value) for key, value in about.items()}
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), **text})
     write_atomically(path, lambda file: parquet.write_table(table, file, write_page_checksum=True))
 
@@ -93,16 +98,6 @@ def settings(text: str) -> dict[str, Any]:
     """Entries that decide the numbers of a unit: a plan without its name, datasets and variants."""
     listed = ("name", "datasets", "variants")
     return {key: value for key, value in tomllib.loads(text).items() if key not in listed}
-
-
-def _circumstances() -> dict[str, str]:
-    """Versions, machine and time, which are stored with results."""
-    about = {"machine": platform.platform()}
-    about |= {f"version.{name}": text for name, text in versions().items()}
-    if torch.cuda.is_available():
-        about["gpu"] = torch.cuda.get_device_name()
-    about["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return about
 
 
 def _check_types(table: "pa.Table", numbers: tuple[str, ...]) -> None:

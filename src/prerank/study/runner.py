@@ -1,21 +1,43 @@
-"""Running a study: unit by unit, on any engine, resumable at any moment."""
+"""Running a study: unit by unit, longest first, on any engine, resumable at any moment."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 
 import torch
 
+from prerank.datasets import SYNTHETIC, open_dataset
+from prerank.datasets.collection import find_table
+from prerank.errors import InputError
+from prerank.extras import needed_by
 from prerank.files import CheckpointFile
-from prerank.study.costs import study_tasks
-from prerank.study.engines import Engine, Event, Failure, InProcess, TaskError
-from prerank.study.plans import Plan
+from prerank.files.dataset_tables import table_shape
+from prerank.preranks.parsing import bare_labels
+from prerank.study.engines import Engine, Event, Failure, InProcess, Task, TaskError
+from prerank.study.plans import NONE, Plan
 from prerank.study.store import Store, Unit
 from prerank.study.work import Outcome, UnitWork
 from prerank.training import Progress
+from prerank.training.selection import AUTO_GRID
 
-__all__ = ["StudyProgress", "run_study"]
+__all__ = ["RATIOS", "StudyProgress", "count_rows", "run_study", "study_tasks", "unit_cost"]
+
+RATIOS = {
+    "marginal": {"exact": 1.5, "published": 4.0},
+    "location": {"exact": 1.5, "published": 3.5},
+    "scale": {"exact": 2.8, "published": 4.7},
+    "dependency": {"exact": 2.8, "published": 3.9},
+    "pca": {"exact": 2.2, "published": 4.6},
+    "hdr": {"exact": 4.2, "published": 15.0},
+    "copula": {"exact": 5.2, "published": 420.0},  # published: draws 10,100 samples for each row
+}
+"""A penalised step over an unpenalised one, on two cores: `docs/results/speed.md`."""
+
+_UNTIMED = {"exact": 3.0, "published": 3.0}  # other pre-ranks
+_TRAINING = 0.64  # share of the rows that the published splits train on
+_UNKNOWN = 10_000  # rows of a dataset that is not on this machine
 
 
 @dataclass(frozen=True)
@@ -40,6 +62,7 @@ class StudyProgress:
     left: float
 
 
+@needed_by("run_study")
 def run_study(
     plan: Plan,
     folder: str | PathLike[str],
@@ -74,7 +97,8 @@ def run_study(
     engine = InProcess() if engine is None else engine
     _tidy(store)
     todo = store.left()
-    tracker = _Tracker(len(store.units), todo, on_progress)
+    units = len(store.units)
+    tracker = _Tracker(on_progress or (lambda _: None), units, units - len(todo), todo)
 
     def listen(event: Event) -> None:
         if event.kind in ("retried", "failed"):
@@ -83,13 +107,77 @@ def run_study(
         if on_event is not None:
             on_event(event)
 
-    work = UnitWork(folder, device=device, deadline=deadline, every=checkpoint_every)
+    work = UnitWork(store.folder.absolute(), str(device), deadline, checkpoint_every)
     tasks = study_tasks(store, todo, gpus=0.0 if str(device) == "cpu" else 1.0)
     report = engine.map(work, tasks, stop=lambda: time.time() >= deadline, on_event=listen)
     if report.failures:
         raise _combined(report.failures)
     interrupted = bool(report.left) or any(o.interrupted for o in report.values.values())
     return Outcome(tuple(tracker.finished), tuple(store.left()), interrupted)
+
+
+def unit_cost(plan: Plan, variant: str, rows: int) -> float:
+    r"""Work of a unit, in steps of one unpenalised run: an upper limit, as if no run stopped early.
+
+    .. math:: \text{seeds} \times \text{strengths} \times \text{epochs} \times
+              \text{steps per epoch} \times \Big(1 + \sum_i (r_i - 1)\Big),
+
+    with :math:`r_i` the measured ratio of each pre-rank of the penalty.
+
+    Args:
+        plan: for seeds, strengths, epochs and batches.
+        variant: the penalty, or `"none"`.
+        rows: of the dataset.
+
+    Example:
+        >>> plan = Plan.preset("quick")
+        >>> unit_cost(plan, "none", 3000), unit_cost(plan, "hdr", 3000)
+        (840.0, 14112.0)
+    """
+    training = plan.training
+    steps = max(training.min_steps, math.floor(_TRAINING * rows / training.batch_size), 1)
+    runs, labels = len(plan.seeds), [] if variant == NONE else bare_labels(variant)
+    if labels and plan.protocol == "exact":  # which adds the strength 0
+        runs *= len(AUTO_GRID) if isinstance(plan.strengths, str) else len(plan.strengths) + 1
+    ratio = 1 + sum(RATIOS.get(label, _UNTIMED)[plan.protocol] - 1 for label in labels)
+    return float(runs * training.max_epochs * steps * ratio)
+
+
+def study_tasks(store: Store, todo: Sequence[Unit], *, gpus: float = 0.0) -> list[Task]:
+    """Units as tasks with their costs; penalised ones after the unpenalised one they start from.
+
+    Args:
+        store: of the study.
+        todo: its units that are left.
+        gpus: number of GPUs that each of them requests.
+    """
+    plan = store.plan
+    by_dataset: dict[str, list[Unit]] = {}
+    for unit in todo:
+        by_dataset.setdefault(unit.dataset, []).append(unit)
+    tasks = []
+    for dataset, units in by_dataset.items():
+        rows = count_rows(dataset)
+        base = Unit(dataset, NONE)
+        # A plan may leave out unpenalised runs; penalised ones start from them all the same.
+        if plan.protocol == "exact" and NONE not in plan.variants and not store.done(base):
+            units.insert(0, base)
+        needed = (base.stem,) if plan.protocol == "exact" and base in units else ()
+        for unit in units:
+            cost = unit_cost(plan, unit.variant, rows)
+            after = () if unit == base else needed
+            tasks.append(Task(unit.stem, unit, cost=cost, gpus=gpus, after=after))
+    return tasks
+
+
+def count_rows(dataset: str) -> int:
+    """Rows of a dataset, without reading them; a guess where it is not on this machine."""
+    if dataset in SYNTHETIC:
+        return len(open_dataset(dataset).x)
+    try:
+        return table_shape(find_table(dataset))[0]
+    except InputError:
+        return _UNKNOWN
 
 
 def _tidy(store: Store) -> None:
@@ -121,45 +209,35 @@ def _combined(failures: Sequence[Failure]) -> BaseException:
     return error
 
 
+@dataclass
 class _Tracker:
     """Turns the events of units into the progress of a study."""
 
-    def __init__(
-        self,
-        units: int,
-        todo: Sequence[Unit],
-        on_progress: Callable[[StudyProgress], None] | None,
-    ) -> None:
-        self.finished: list[Unit] = []
-        self._units = units
-        self._todo = set(todo)
-        self._done = units - len(todo)
-        self._on_progress = on_progress
-        self._start = time.monotonic()
-        self._first: dict[Unit, tuple[int, float]] = {}  # steps and time of the first epoch seen
+    on_progress: Callable[[StudyProgress], object]
+    units: int
+    done: int
+    todo: Sequence[Unit]
+    finished: list[Unit] = field(default_factory=list)
+    start: float = field(default_factory=time.monotonic)
+    first: dict[Unit, tuple[int, float]] = field(default_factory=dict)  # steps and time, first seen
 
     def update(self, event: Event) -> None:
         """Count units and steps."""
         if event.kind == "message":
             unit, training = event.value
-            self._report(unit, training, self._rate(unit, training))
+            now = time.monotonic()
+            steps, start = self.first.get(unit, (training.steps, now))
+            if training.steps <= steps:  # the first epoch that is seen of a training
+                steps, start = self.first[unit] = training.steps, now
+            self._report(unit, training, (training.steps - steps) / max(now - start, 1e-9))
         elif event.kind == "finished":
-            self._done += not event.value.left and event.task.argument in self._todo
+            self.done += not event.value.left and event.task.argument in self.todo
             for unit in event.value.finished:
-                self._first.pop(unit, None)
+                self.first.pop(unit, None)
                 self.finished.append(unit)
                 self._report(unit, None, 0.0)
 
-    def _rate(self, unit: Unit, training: Progress) -> float:
-        now = time.monotonic()
-        steps, start = self._first.get(unit, (training.steps, now))
-        if training.steps <= steps:  # the first epoch that is seen of a training
-            steps, start = self._first[unit] = training.steps, now
-        return (training.steps - steps) / max(now - start, 1e-9)
-
     def _report(self, unit: Unit, training: Progress | None, rate: float) -> None:
-        if self._on_progress is None:
-            return
-        spent, mine = time.monotonic() - self._start, len(self.finished)
-        left = spent / mine * (self._units - self._done) if mine else float("nan")
-        self._on_progress(StudyProgress(unit, self._done, self._units, training, rate, left))
+        spent, mine = time.monotonic() - self.start, len(self.finished)
+        left = spent / mine * (self.units - self.done) if mine else float("nan")
+        self.on_progress(StudyProgress(unit, self.done, self.units, training, rate, left))

@@ -57,13 +57,9 @@ class Store:
             check_within(self.folder / part, self.folder)
         path = self.folder / "plan.toml"
         if plan is not None and not path.exists():
-            text = plan.to_toml()
-
-            def fill(file: Path) -> None:
-                file.write_text(text, encoding="utf-8")
-
+            text = plan.to_toml().encode()
             with writing(path):  # of runners that start at once, the first one's plan stays
-                write_atomically(path, fill, keep=True)
+                write_atomically(path, lambda file: file.write_bytes(text), keep=True)
         if not path.exists():
             raise InputError(f"{self.folder} holds no study: it has no plan.toml")
         self.plan = Plan.read(path)

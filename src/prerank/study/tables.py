@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from prerank.calibration import holm, null_pce, p_value
 from prerank.preranks.parsing import bare_labels
-from prerank.study.paper import published_cells, published_cross
 from prerank.study.plans import NONE
+from prerank.study.published_runs import published_cells, published_cross
 
 if TYPE_CHECKING:
     import pandas as pd

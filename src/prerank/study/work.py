@@ -2,9 +2,8 @@
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from prerank.files import CheckpointFile, check_within, read_json, write_json
 from prerank.inputs import as_device
 from prerank.study.engines import emit
 from prerank.study.plans import NONE
-from prerank.study.problems import Problem
-from prerank.study.protocols import run_variant
+from prerank.study.protocols import Problem, run_variant
 from prerank.study.store import Store, Unit
 from prerank.training import Checkpoint, Interrupted, Progress
 
@@ -54,32 +52,25 @@ def worker_environment() -> dict[str, str]:
     return variables
 
 
+@dataclass(eq=False)
 class UnitWork:
     """A function of a unit that can be sent to other processes, and machines that share files.
 
     After each epoch it emits the unit and its `Progress`.
 
     Args:
-        folder: of the study, which holds its plan.
+        folder: absolute path of the study, which holds its plan.
         device: where to train; `"auto"` is the GPU if the process that works has one.
         deadline: when to stop, as `time.time` counts.
         every: seconds between checkpoints.
     """
 
-    def __init__(
-        self,
-        folder: str | PathLike[str],
-        *,
-        device: torch.device | str = "cpu",
-        deadline: float = float("inf"),
-        every: float = 30.0,
-    ) -> None:
-        self.folder = Path(folder).absolute()
-        self.device = str(device)
-        self.deadline = deadline
-        self.every = every
-        self._problem: Problem | None = None
-        self._finished: list[Unit] = []
+    folder: Path
+    device: str
+    deadline: float
+    every: float
+    _problem: Problem | None = field(default=None, init=False)
+    _finished: list[Unit] = field(default_factory=list, init=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What travels: no rows."""
@@ -171,7 +162,7 @@ class UnitWork:
 # A worker process that is sent one function after the other keeps what it has read.
 @lru_cache(maxsize=1)
 def _work(folder: Path, device: str, deadline: float, every: float) -> UnitWork:
-    return UnitWork(folder, device=device, deadline=deadline, every=every)
+    return UnitWork(folder, device, deadline, every)
 
 
 class _Clock:

@@ -62,9 +62,10 @@ def train_calibrated(
     checkpoint: Checkpoint | None = None,
     on_epoch: Callable[[Progress], None] | None = None,
 ) -> CalibratedTraining:
-    """Train a base, go on from it with a penalty at every strength in question, and choose one.
+    """Train a base, fine-tune it at each candidate strength and select one.
 
-    Without `settings.fine_tune`, runs with a penalty begin anew, and only a choice needs a base.
+    Without `settings.fine_tune`, penalised runs start from scratch; a base is trained only for the
+    selection.
 
     Args:
         network: to train.
@@ -100,7 +101,8 @@ def train_calibrated(
     """
     settings = settings or Settings()
     choosing = isinstance(strength, str | Sequence)
-    terms = () if penalty is None else penalty.preranks
+    probe = network(network.initial(runs[0].seed)[None].to(data.x), data.x[:1, :1])
+    terms = () if penalty is None else penalty.terms(probe)
     if not terms and (choosing or strength):
         raise InputError("penalty: without one, strength must be 0")
     options: Any = {"settings": settings, "checkpoint": checkpoint, "on_epoch": on_epoch}
@@ -111,7 +113,7 @@ def train_calibrated(
     elif settings.fine_tune or choosing or not strength:
         # A penalty that does not apply here is refused now, and not after the base is trained.
         for term in terms:
-            term.check(network(network.initial(runs[0].seed)[None].to(data.x), data.x[:1, :1]))
+            term.check(probe)
         result = train(network, data, plain, **options)
         if terms and not bool(result.objective.isfinite().all()):
             raise divergence(settings)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from prerank import defaults
 from prerank.calibration import mean_spread, pce, pce_floor, reliability_curve
-from prerank.errors import InputError
 from prerank.models import Network
 from prerank.pits import project_pits
+from prerank.pits.ranks import labels_of
 from prerank.preranks import PreRank
 from prerank.scores import energy_score, nll
 from prerank.training.data import TrainingData
@@ -69,12 +69,7 @@ def evaluate(
         n_samples: draws per row.
         seed: of the draws.
     """
-    labels = [prerank.label for prerank in preranks]
-    if len(set(labels)) < len(labels):
-        raise InputError(
-            f"preranks holds the same name twice: {', '.join(labels)}. Give functions names of "
-            "their own with preranks.Custom(function, title=...)"
-        )
+    labels = labels_of(preranks)
     if not network.stackable and len(theta) > 1:
         parts = zip(theta.split(1), x.split(1), y.split(1), strict=True)
         options: Any = {"n_samples": n_samples, "seed": seed}
@@ -99,15 +94,13 @@ def evaluate(
             energy.append(energy_score(dist, part_y, n_samples=n_samples, generator=generator))
             likelihood.append(nll(dist, part_y))
         pooled = [torch.cat(parts, dim=-2) for parts in zip(*pits, strict=True)]
+        by_label = dict(zip(labels, pooled, strict=True))
         return Evaluation(
-            {label: pce(z).mean(-1) for label, z in zip(labels, pooled, strict=True)},
+            {label: pce(z).mean(-1) for label, z in by_label.items()},
             pce_floor(y.shape[1]),
             torch.cat(energy, dim=1).mean(1),
             torch.cat(likelihood, dim=1).mean(1),
-            {
-                label: reliability_curve(z).observed.mean(-1)
-                for label, z in zip(labels, pooled, strict=True)
-            },
+            {label: reliability_curve(z).observed.mean(-1) for label, z in by_label.items()},
             mean_spread(pooled),
         )
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from prerank.errors import InputError
+from prerank.errors import InputError, InputTypeError
 from prerank.models import Network
 from prerank.training.data import TrainingData
 from prerank.training.objective import Objective
@@ -31,16 +31,21 @@ class Checkpoint:
         store: where to keep it, such as `prerank.files.CheckpointFile(path)`.
         every: seconds between two versions.
         until: time, as `time.monotonic` counts it, at which training is to be broken off.
+        path: deprecated; pass `prerank.files.CheckpointFile(path)` as the store.
     """
 
     def __init__(
         self,
-        store: CheckpointStore | str | PathLike[str],
+        store: CheckpointStore | str | PathLike[str] | None = None,
         *,
         every: float = 30.0,
         until: float = float("inf"),
+        path: str | PathLike[str] | None = None,
     ) -> None:
-        self.store = as_store(store)
+        place = path if store is None else store
+        if place is None or None not in (store, path):
+            raise InputTypeError("a checkpoint needs a store, and path is its deprecated name")
+        self.store = as_store(place)
         self.every = every
         self.until = until
         self._written = time.monotonic()
@@ -172,13 +177,9 @@ def _side_by_side(results: Sequence[TrainingResult]) -> TrainingResult:
     """Results of different runs."""
     longest = max(len(result.history) for result in results)
     padded = [pad(r.history, (0, 0, 0, longest - len(r.history)), value=torch.nan) for r in results]
-    return TrainingResult(
-        theta=torch.cat([r.theta for r in results]),
-        epochs=torch.cat([r.epochs for r in results]),
-        best_epoch=torch.cat([r.best_epoch for r in results]),
-        objective=torch.cat([r.objective for r in results]),
-        history=torch.cat(padded, dim=1),
-    )
+    names = ("theta", "epochs", "best_epoch", "objective")
+    joined = {name: torch.cat([getattr(r, name) for r in results]) for name in names}
+    return TrainingResult(**joined, history=torch.cat(padded, dim=1))
 
 
 def _one_after_the_other(first: TrainingResult, second: TrainingResult) -> TrainingResult:

@@ -78,8 +78,13 @@ class Objective:
             return None
         if isinstance(self.penalty, CalibrationPenalty):
             return self.penalty.tally(dist, y, generator=noise)
-        rows, runs = y.shape[-2], y[..., 0, 0]
-        return Total(rows * self._checked(self.penalty(dist, y, generator=noise), runs), rows)
+        (runs, rows), value = y.shape[:2], self.penalty(dist, y, generator=noise)
+        if value.shape != (runs,):
+            raise ShapeError(
+                f"the penalty has shape {tuple(value.shape)}, but there are {runs} runs: it must "
+                "return one value for each, of its own rows alone"
+            )
+        return Total(rows * value, rows)
 
     def penalised(self, tally: "LevelCounts | Total", shift: Tensor | None = None) -> Tensor:
         """The penalty of all rows that were counted, `(M,)`."""
@@ -87,15 +92,6 @@ class Objective:
             assert isinstance(self.penalty, CalibrationPenalty)
             return self.penalty.error(tally, shift)
         return tally.value / tally.rows
-
-    @staticmethod
-    def _checked(penalty: Tensor, runs: Tensor) -> Tensor:
-        if penalty.shape != runs.shape:
-            raise ShapeError(
-                f"the penalty has shape {tuple(penalty.shape)}, but there are {len(runs)} runs: it "
-                "must return one value for each, of its own rows alone"
-            )
-        return penalty
 
     def scores(self, dist: Distribution, y: Tensor, noise: RunNoise) -> Tensor:
         """Score of each row, `(M, N)`."""

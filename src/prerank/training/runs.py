@@ -1,8 +1,6 @@
 """What a training run is given, says on its way and leaves."""
 
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +8,7 @@ from torch import Tensor
 from prerank import defaults
 from prerank.errors import InputError
 from prerank.inputs import as_count, as_positive
+from prerank.moved import old_arguments, warn_of_end
 
 __all__ = ["Progress", "Run", "Settings", "TrainingResult"]
 
@@ -31,6 +30,7 @@ class Run:
             raise InputError(f"strength must not be negative, got {self.strength}")
 
 
+@old_arguments(shift="holdout_offset")
 @dataclass(frozen=True)
 class Settings:
     """How to train.
@@ -53,8 +53,8 @@ class Settings:
         stop_on: what decides on the validation rows when to stop and which epoch is best: the whole
             `"objective"`, or its `"score"` alone.
         holdout_offset: let a `CalibrationPenalty` aim at calibration on the validation rows, by an
-            offset (`CalibrationPenalty.shift`) that is measured after each epoch. Plans and older
-            programs call it `shift`.
+            offset (`CalibrationPenalty.shift`) that is measured after each epoch. Plans call it
+            `shift`.
         tuning_patience: how many times the patience the second part has.
         tuning_rate: its learning rate, as a multiple of lr.
     """
@@ -75,7 +75,8 @@ class Settings:
 
     @property
     def shift(self) -> bool:
-        """Former name of `holdout_offset`, which plans still use."""
+        """Deprecated name of `holdout_offset`."""
+        warn_of_end("Settings.shift", "use holdout_offset")
         return self.holdout_offset
 
     @property
@@ -103,20 +104,6 @@ class Settings:
             raise InputError(f"stop_on must be one of {_STOPS}, got {self.stop_on!r}")
         if not self.min_delta >= 0:
             raise InputError(f"min_delta must not be negative, got {self.min_delta}")
-
-
-_generated_init = Settings.__init__
-
-
-@wraps(_generated_init)
-def _init(self: Settings, *args: Any, **values: Any) -> None:
-    """Take `shift` for `holdout_offset`, as plans and older programs say it."""
-    if "shift" in values:
-        values["holdout_offset"] = values.pop("shift")
-    _generated_init(self, *args, **values)
-
-
-Settings.__init__ = _init  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)
@@ -166,10 +153,5 @@ class TrainingResult:
 
     def select(self, runs: Tensor | slice) -> "TrainingResult":
         """Results of some of the runs."""
-        return TrainingResult(
-            self.theta[runs],
-            self.epochs[runs],
-            self.best_epoch[runs],
-            self.objective[runs],
-            self.history[:, runs],
-        )
+        parts = {n: v[:, runs] if n == "history" else v[runs] for n, v in vars(self).items()}
+        return TrainingResult(**parts)

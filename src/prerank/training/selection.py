@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from prerank import defaults
 from prerank.errors import InputError
+from prerank.extras import needed_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +78,7 @@ class Selection:
     limit: float = 0.0
 
     @property
+    @needed_by("Selection.table")
     def table(self) -> "pd.DataFrame":
         """One row per strength.
 

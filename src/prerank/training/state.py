@@ -1,7 +1,6 @@
 """All that changes while a stack of runs trains: the optimiser, the best epochs, the history."""
 
 import dataclasses
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prerank.errors import InputError
+from prerank.moved import warn_of_end
 
 __all__ = ["Adam", "CheckpointStore", "State", "as_store"]
 
@@ -250,12 +250,8 @@ def as_store(place: CheckpointStore | str | PathLike[str]) -> CheckpointStore:
         return place
     from prerank.files import CheckpointFile
 
-    warnings.warn(
-        "a path as the place of a checkpoint is deprecated: pass "
-        "prerank.files.CheckpointFile(path)",
-        DeprecationWarning,
-        stacklevel=3,
-    )
+    instead = "pass prerank.files.CheckpointFile(path)"
+    warn_of_end("a path as the place of a checkpoint", instead, stacklevel=3)
     return CheckpointFile(place)
 
 

@@ -90,7 +90,10 @@ class Trainer:
         self._steps = max(self._batches, self.settings.min_steps)  # in one epoch
         # A module of the user's may change itself from call to call, which a graph would not see.
         self._graphs = graphs and network.stackable
-        self._start = None if start is None else self._checked(start)
+        self._start = None
+        if start is not None:
+            check_start(start, network, runs)
+            self._start = start.detach().to(data.x, copy=True)
         drawn = [network.initial(run.seed) for run in runs] if start is None else []
         theta = torch.stack(drawn).to(data.x) if self._start is None else self._start.clone()
         self._adopt(State.start(theta, self._counted(theta)), steps=0)
@@ -170,8 +173,6 @@ class Trainer:
             raise InputError("this is a checkpoint of other runs, settings or data")
         state = self._state.restored(tensors)
         self._adopt(state, steps=int(state.number))
-        if self._number % self._batches:
-            self._shuffle(self._number // self._batches)
 
     @property
     def _epoch(self) -> int:
@@ -189,6 +190,8 @@ class Trainer:
         short = partial(self._make_step, self._rest)
         self._finish = Replay(short, device, enabled=self._graphs)
         self._review = Replay(self._validate, device, enabled=self._graphs)
+        if steps % self._batches:  # in the middle of a pass over the rows
+            self._shuffle(steps // self._batches)
 
     def _shuffle(self, number: int) -> None:
         """Bring the training rows of each run in the order of one pass, `(m, n_train)`."""
@@ -240,7 +243,7 @@ class Trainer:
             dist = self.network(self._state.adam.theta, x)
             noise = self._noise(_VALIDATION, number)
             scores.append(objective.scores(dist, y, noise).sum(1))
-            if self._looks_at_penalty:
+            if self._shifts or self.settings.stop_on == "objective":
                 counted = objective.tally(dist, y, noise)
                 tally = counted if tally is None or counted is None else tally.plus(counted)
         value = torch.stack(scores).sum(0) / rows.shape[1]
@@ -260,8 +263,6 @@ class Trainer:
         limit = len(state.going) // 2 if state.going.is_cuda else len(state.going) - 1
         if 0 < self._running <= limit:
             self._adopt(state.compacted(), steps=self._number)
-            if self._number % self._batches:
-                self._shuffle(self._number // self._batches)
 
     def _gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return self.data.x[self._split, rows], self.data.y[self._split, rows]
@@ -276,10 +277,6 @@ class Trainer:
         start = "" if self._start is None else fingerprint(self._start)
         # Checkpoints of versions that called it `shift` are of the same training.
         return f"{what!r} {start}".replace("holdout_offset=", "shift=")
-
-    @property
-    def _looks_at_penalty(self) -> bool:
-        return self._shifts or self.settings.stop_on == "objective"
 
     @property
     def _shifts(self) -> bool:
@@ -302,10 +299,6 @@ class Trainer:
         assert isinstance(counted, LevelCounts)
         components, levels = counted.frequencies.shape[-2:]
         return components, levels
-
-    def _checked(self, start: Tensor) -> Tensor:
-        check_start(start, self.network, self.runs)
-        return start.detach().to(self.data.x, copy=True)
 
     def _tensor(self, values: Sequence[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype, device=self.data.x.device)

@@ -25,9 +25,10 @@ def identity(_):
 
 
 def count_aloud(n):
+    """Emit the numbers below n; return n and how many threads torch has."""
     for number in range(n):
         emit(number)
-    return n
+    return n, torch.get_num_threads()
 
 
 class StubbornError(Exception):
@@ -40,6 +41,8 @@ class StubbornError(Exception):
 def trouble(kind):
     """What a task may do besides returning: by name, or the square of a number."""
     match kind:
+        case ("unlucky", folder):
+            return unlucky(folder)
         case (_, _, _):
             return dies_until(kind)
         case "raises":
@@ -75,6 +78,17 @@ def dies_until(argument):
         (Path(folder) / f"{name}.{len(notes)}").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return name
+
+
+def unlucky(folder):
+    """Be killed, then run out of memory, then return: each attempt leaves a note."""
+    attempt = len(list(Path(folder).iterdir()))
+    (Path(folder) / str(attempt)).touch()
+    if attempt == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if attempt == 1:
+        hungry()
+    return "done"
 
 
 def linger(path):

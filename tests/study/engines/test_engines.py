@@ -24,12 +24,12 @@ from study.engines.jobs import (
     identity,
     marked,
     square,
-    threads,
     trouble,
     wait_until,
 )
 
-ENGINES = [InProcess(), Processes(2)]
+SEVERAL = Processes(max(2, cores()))
+ENGINES = [InProcess(), SEVERAL]
 
 
 def tasks(*arguments):
@@ -39,21 +39,23 @@ def tasks(*arguments):
 # All engines
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=["here", "two"])
+@pytest.mark.parametrize("engine", ENGINES, ids=["here", "several"])
 def test_every_task_gets_its_answer_and_its_messages_arrive_in_their_order(engine):
     events = []
     report = engine.map(count_aloud, tasks(1, 2, 3), on_event=events.append)
-    assert report.values == {"1": 1, "2": 2, "3": 3}
+    assert {name: count for name, (count, _) in report.values.items()} == {"1": 1, "2": 2, "3": 3}
+    if engine is SEVERAL:  # workers share the cores
+        assert {threads for _, threads in report.values.values()} == {1}
     assert (report.failures, report.left) == ((), ())
     for n in (1, 2, 3):
         own = [(e.kind, e.value) for e in events if e.task.argument == n]
         messages = [("message", number) for number in range(n)]
-        assert own == [("started", None), *messages, ("finished", n)]
+        assert own == [("started", None), *messages, ("finished", report.values[str(n)])]
     assert {event.attempt for event in events} == {1}
     emit("outside of a task")  # is dropped
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=["here", "two"])
+@pytest.mark.parametrize("engine", ENGINES, ids=["here", "several"])
 def test_nothing_to_do_is_done_at_once(engine):
     report = engine.map(square, [])
     assert (report.values, report.failures, report.left) == ({}, (), ())
@@ -94,6 +96,29 @@ def test_one_that_raises_is_tried_again_and_given_up_and_the_others_finish(engin
     told = [str(event) for event in events if event.kind in ("retried", "failed")]
     assert "raises: retried, attempt 2: RuntimeError: this one never works" in told
     assert len(told) == 4
+
+
+@pytest.mark.parametrize(
+    ("engine", "kind"),
+    [
+        *((InProcess(retries=2), kind) for kind in ("started", "message", "finished", "retried")),
+        (Processes(1), "message"),
+    ],
+    ids=["started", "message", "finished", "retried", "worker"],
+)
+def test_an_error_of_the_listener_ends_the_run(engine, kind):
+    events = []
+
+    def listen(event):
+        events.append(event)
+        if event.kind == kind:
+            raise LookupError("the listener is wrong")
+
+    todo = tasks("raises", 3) if kind == "retried" else tasks(2, 3)
+    with pytest.raises(LookupError, match="the listener is wrong"):
+        engine.map(trouble if kind == "retried" else count_aloud, todo, on_event=listen)
+    assert [event.kind for event in events].count(kind) == 1
+    assert {event.task.name for event in events} == {todo[0].name}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +166,7 @@ def test_several_tasks_are_given_to_worker_processes(monkeypatch, options, kind,
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
-    with pytest.raises(InputError, match=r"pip install ray, or .*extra 'ray'"):
+    with pytest.raises(InputError, match=r"RayCluster needs ray: pip install 'prerank\[ray\]'"):
         open_engine("ray")
 
 
@@ -166,22 +191,33 @@ def test_a_worker_that_dies_is_replaced_and_its_task_is_given_up():
         assert DEATHS[failure.task.name] in str(failure.error)
 
 
-def test_tasks_whose_worker_is_killed_or_has_no_memory_are_tried_three_times(tmp_path):
+def test_a_task_whose_worker_is_killed_and_then_has_no_memory_is_tried_three_times(tmp_path):
     events = []
-    weak = Task("weak", (tmp_path, "weak", 2))  # dies twice
-    report = Processes(1).map(trouble, [weak, *tasks("hungry", 4)], on_event=events.append)
-    assert report.values == {"weak": "weak", "4": 16}
+    todo = [Task("weak", ("unlucky", tmp_path)), *tasks(4)]
+    report = Processes(1).map(trouble, todo, on_event=events.append)
+    assert report.values == {"weak": "done", "4": 16}
+    assert report.failures == ()
+    retried = [event for event in events if event.kind == "retried"]
+    assert [(event.task.name, event.attempt) for event in retried] == [("weak", 1), ("weak", 2)]
+    killed, starved = (event.error for event in retried)
+    assert isinstance(killed, TaskError)
+    assert "SIGKILL" in str(killed)
+    assert isinstance(starved, MemoryError)
+
+
+@pytest.mark.slow
+def test_a_task_that_never_gets_its_memory_is_given_up_after_three_attempts():
+    events = []
+    report = Processes(1).map(trouble, tasks("hungry", 4), on_event=events.append)
+    assert report.values == {"4": 16}
     (failure,) = report.failures
     assert (failure.task.name, failure.attempts) == ("hungry", 3)
     assert isinstance(failure.error, MemoryError)
-    for name in ("weak", "hungry"):
-        retried = [e.attempt for e in events if e.kind == "retried" and e.task.name == name]
-        assert retried == [1, 2]
+    kinds = [event.kind for event in events if event.task.name == "hungry"]
+    assert kinds == ["started", "retried", "started", "retried", "started", "failed"]
 
 
 def test_workers_share_the_cores():
-    (found,) = Processes(cores()).map(threads, tasks("a")).values.values()
-    assert found[0] == 1
     assert surroundings(0, 1, {})["OMP_NUM_THREADS"] == str(cores())
     asked = surroundings(0, 1, {"OMP_NUM_THREADS": "1"})
     # torch heeds the last of them: two threads on a busy machine wait for each other.

@@ -5,11 +5,13 @@ tensors on a GPU, and where `available` says so.
 """
 
 import importlib.util
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["available", "compilable", "fits"]
+__all__ = ["available", "compilable", "fits", "launch"]
 
 _TARGETS = 8  # beyond, the products of small matrices that torch has are faster
 _DRAWS = 1024  # a program keeps all draws of its row
@@ -37,3 +39,18 @@ def compilable(tensor: Tensor) -> bool:
         and importlib.util.find_spec("triton") is not None
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
+
+
+def launch(
+    kernel: Any,
+    tensors: Sequence[Tensor],
+    *sizes: int,
+    block: int,
+    columns: int = 1,
+    **options: int,
+) -> None:
+    """Run a kernel with `columns` programs for each row of the first tensor, on its device."""
+    warps = 1 if block <= 128 else 4
+    with torch.cuda.device(tensors[0].device):
+        grid = len(tensors[0]), columns
+        kernel[grid](*tensors, *sizes, block=block, num_warps=warps, **options)

@@ -59,11 +59,9 @@ class Agenda:
             name: (-urgency[name] if longest_first else 0.0, place)
             for place, name in enumerate(self._tasks)
         }
-        self._sorter = TopologicalSorter({task.name: task.after for task in listed})
-        self._sorter.prepare()
         self._needed_by: dict[str, list[Task]] = {}
         for task in listed:
-            for name in task.after:
+            for name in dict.fromkeys(task.after):
                 self._needed_by.setdefault(name, []).append(task)
         self._retries = retries
         self._ready: list[tuple[tuple[float, int], str]] = []
@@ -71,7 +69,7 @@ class Agenda:
         self._attempts = dict.fromkeys(self._tasks, 0)
         self._values: dict[str, Any] = {}
         self._failures: dict[str, Failure] = {}
-        self._advance()
+        self._offer(listed)
 
     @property
     def open(self) -> bool:
@@ -109,8 +107,7 @@ class Agenda:
         """Record what a task returned; those that needed it may start."""
         self._running.discard(task.name)
         self._values[task.name] = value
-        self._sorter.done(task.name)
-        self._advance()
+        self._offer(self._needed_by.get(task.name, ()))
         return Event("finished", task, self.attempt(task), value)
 
     def fail(self, task: Task, error: BaseException) -> list[Event]:
@@ -139,9 +136,11 @@ class Agenda:
         left = tuple(task for name, task in self._tasks.items() if name not in ended)
         return Report(dict(self._values), tuple(self._failures.values()), left)
 
-    def _advance(self) -> None:
-        for name in self._sorter.get_ready():
-            heapq.heappush(self._ready, (self._rank[name], name))
+    def _offer(self, tasks: Iterable[Task]) -> None:
+        """Let those of the tasks start that wait for nothing."""
+        for task in tasks:
+            if self._values.keys() >= {*task.after}:
+                heapq.heappush(self._ready, (self._rank[task.name], task.name))
 
 
 def chain_costs(tasks: Mapping[str, Task]) -> dict[str, float]:
@@ -274,7 +273,19 @@ class _Here:
         self._function, self._listener = function, listener
 
     def start(self, task: Task) -> None:
-        self._listener(attempt(self._function, task.name, task.argument, self._listener))
+        errors: list[Exception] = []  # of the listener, which are no failures of the task
+
+        def listen(event: Event) -> None:
+            try:
+                self._listener(event)
+            except Exception as error:
+                errors.append(error)
+                raise
+
+        event = attempt(self._function, task.name, task.argument, listen)
+        if errors:
+            raise errors[0]
+        self._listener(event)
 
     def wait(self) -> None:
         """Nothing is running."""

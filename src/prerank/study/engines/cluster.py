@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from prerank.errors import InputError
+from prerank.extras import library
 from prerank.inputs import as_count
 from prerank.study.engines.agenda import Engine, Pool
 from prerank.study.engines.processes import cores
@@ -51,11 +52,11 @@ class RayCluster(Engine):
         self.address = address or os.environ.get("RAY_ADDRESS")
         self.workers = None if workers is None else as_count(workers, "workers", minimum=1)
         self.environment = dict(environment or {})
-        _ray()  # raises now if it is missing
+        library("ray", "RayCluster")  # raises now if it is missing
 
     @contextmanager
     def _pool(self, function: Function, listener: Listener) -> Iterator[Pool]:
-        ray = _ray()
+        ray = library("ray", "RayCluster")
         ours = not ray.is_initialized()
         if ours:
             self._connect(ray)
@@ -130,16 +131,6 @@ class _RayTasks:
             reason = str(error).strip().partition("\n")[0]
             return Event("failed", task, error=TaskError(f"{type(error).__name__}: {reason}"))
         return event
-
-
-def _ray() -> ModuleType:
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError(
-            "engine: ray is not installed: pip install ray, or install prerank with its extra 'ray'"
-        ) from error
-    return ray
 
 
 def _check_reachable(address: str) -> None:

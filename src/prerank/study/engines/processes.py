@@ -5,6 +5,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
@@ -15,12 +16,20 @@ from typing import Any
 from prerank.errors import InputError
 from prerank.inputs import as_count
 from prerank.study.engines.agenda import Engine, Pool
-from prerank.study.engines.tasks import Event, Function, Listener, Task, TaskError
+from prerank.study.engines.tasks import (
+    Event,
+    Function,
+    Listener,
+    Task,
+    TaskError,
+    remote_attempt,
+)
 
-__all__ = ["Processes", "cores", "surroundings"]
+__all__ = ["Processes", "cores", "serve", "surroundings"]
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _GPUS = "CUDA_VISIBLE_DEVICES"
+_SERVE = "import sys; from prerank.study.engines.processes import serve; serve(int(sys.argv[1]))"
 _PATIENCE = 5.0  # seconds that a worker has to end by itself
 
 
@@ -105,7 +114,7 @@ class _Worker:
         # A session of its own: an interrupt from the keyboard reaches the parent alone, which
         # ends its workers; standard input ends them where the parent is killed.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "prerank.study.engines.worker", str(theirs.fileno())],
+            [sys.executable, "-c", _SERVE, str(theirs.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
@@ -149,6 +158,34 @@ class _Worker:
             self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
+
+
+def serve(descriptor: int) -> None:
+    """Answer in a worker process, until the other end of the connection is closed.
+
+    The connection first brings the function, then pairs of a task's name and argument. Each pair is
+    answered by events: messages, then one that is finished or failed. Standard input is a pipe
+    whose other end the parent holds: when it closes, the parent is gone, and the worker ends as
+    well.
+    """
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    link: Connection[Any, Any] = Connection(descriptor)
+    function = link.recv()
+    with suppress(EOFError):
+        while True:
+            name, argument = link.recv()
+            event = remote_attempt(function, name, argument, link.send)
+            try:
+                link.send(event)
+            except (pickle.PicklingError, TypeError, AttributeError) as error:
+                reason = TaskError(f"what the task returned cannot be sent: {error}")
+                link.send(Event("failed", event.task, error=reason))
+
+
+def _leave_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(1)  # files are complete or absent: nothing has to be undone
 
 
 def _pickled(value: Any, what: str) -> bytes:

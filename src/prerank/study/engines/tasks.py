@@ -3,13 +3,13 @@
 import math
 import pickle
 import traceback
-import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from prerank.errors import InputError, PrerankError
+from prerank.moved import warn_of_end
 
 __all__ = [
     "Event",
@@ -123,7 +123,7 @@ def emit(value: Any) -> None:
 
 def tell(value: Any) -> None:
     """Deprecated: use `emit`."""
-    warnings.warn("tell is deprecated: use emit", DeprecationWarning, stacklevel=2)
+    warn_of_end("tell", "use emit")
     emit(value)
 
 

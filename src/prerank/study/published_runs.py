@@ -1,7 +1,13 @@
-"""How the published runs were judged: smooth PITs of relaxed samples, batch by batch."""
+"""The published runs: their numbers, and how they were judged.
+
+Smooth PITs of relaxed samples were averaged batch by batch.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,23 +16,78 @@ from torch.distributions import Distribution
 from prerank.calibration import component_null, pce, pce_floor
 from prerank.distributions import draw
 from prerank.distributions.noise import RunNoise
+from prerank.extras import needed_by
 from prerank.models import Network
 from prerank.numerics.matrices import pair_distances
 from prerank.pits import project_pits
 from prerank.pits.published import published_pit
-from prerank.preranks import PreRank
+from prerank.preranks import PreRank, parse
 from prerank.scores import nll
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "PublishedEvaluation",
     "batched_floor",
     "evaluate_as_published",
     "null_replicates",
+    "published_cells",
+    "published_cross",
+    "published_strength",
     "two_set_energy",
 ]
 
+# The table prints 0.01; the reported error is that of a run at 10.
+_CORRECTED = {("scm20d", "copula"): 10.0}
+_USUAL = 10.0
 _BATCH = 256
 _NULL_VALUES = 2**26  # samples x rows x components that are looked at together
+
+
+@needed_by("published_cells")
+def published_cells() -> "pd.DataFrame":
+    """PCE before and after and the strength, by dataset and pre-rank.
+
+    Columns: `dataset`, `prerank`, `strength`, `before`, `before_se`, `after`, `after_se`.
+    """
+    return _read("cells").copy()
+
+
+@needed_by("published_cross")
+def published_cross() -> "pd.DataFrame":
+    """PCE of six datasets by training variant and evaluated pre-rank: the paper's cross tables."""
+    return _read("cross").copy()
+
+
+def published_strength(dataset: str, variant: str) -> float:
+    """Strength at which a variant was trained.
+
+    Those of combined penalties were not reported. At 10, the most frequent one, the published cross
+    tables are reproduced; at that of the pre-rank alone, where it differs, they are not. Datasets
+    that the paper does not have get 10 as well.
+
+    Example:
+        >>> published_strength("births2", "hdr"), published_strength("births2", "marginal+hdr")
+        (0.01, 10.0)
+    """
+    terms = parse(variant)
+    if len(terms) > 1:
+        return _USUAL
+    key = dataset, terms[0].label
+    if key in _CORRECTED:
+        return _CORRECTED[key]
+    cells = _read("cells").set_index(["dataset", "prerank"])["strength"]
+    return float(cells.get(key, _USUAL))
+
+
+@lru_cache
+def _read(name: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    file = resources.files("prerank.study") / "published" / f"{name}.csv"
+    with file.open(encoding="utf-8") as text:
+        return pd.read_csv(text)
 
 
 @dataclass(frozen=True)

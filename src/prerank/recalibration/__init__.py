@@ -2,7 +2,7 @@
 
 from prerank.recalibration.base import Recalibrator
 from prerank.recalibration.change import Change
-from prerank.recalibration.copies import Copies
+from prerank.recalibration.copies import Copies, Moments
 from prerank.recalibration.corrections import Correction
 from prerank.recalibration.hdr import HDRRecalibrated, HDRRecalibrator
 from prerank.recalibration.head import CalibrationHead, calibrate
@@ -17,6 +17,7 @@ __all__ = [
     "HDRRecalibrator",
     "MarginalRecalibrated",
     "MarginalRecalibrator",
+    "Moments",
     "Recalibrator",
     "calibrate",
 ]

@@ -23,7 +23,8 @@ class Anatomy(NamedTuple):
         mean: predicted mean `(..., D)`.
         offsets: locations less the mean, `(..., K, D)`.
         widths: standard deviations of the components, `(..., K, D)`.
-        ratios: these over the predicted ones, `(..., K, D)`.
+        sd: predicted standard deviations, `(..., D)`.
+        ratios: widths over these, `(..., K, D)`.
         unit: factors of the components' correlations, `(..., K, D, D)`.
         values: eigenvalues of the components' correlations, `(..., K, D)`.
         vectors: their eigenvectors `(..., K, D, D)`, in rows.
@@ -34,6 +35,7 @@ class Anatomy(NamedTuple):
     mean: Tensor
     offsets: Tensor
     widths: Tensor
+    sd: Tensor
     ratios: Tensor
     unit: Tensor
     values: Tensor
@@ -53,6 +55,7 @@ class Anatomy(NamedTuple):
             mean,
             dist.loc - mean.unsqueeze(-2),
             widths,
+            sd,
             widths / sd.unsqueeze(-2),
             unit,
             values.clamp_min(torch.finfo(values.dtype).eps).to(unit),
@@ -87,16 +90,27 @@ class Anatomy(NamedTuple):
             unit = self._factor(rowwise, levels)
         # Copies come before components, (..., C, K, D); then both axes become one.
         widths = (rowwise.width.unsqueeze(-1) + rowwise.widths).unsqueeze(-2)
-        moves = rowwise.shifts.unsqueeze(-2)
+        moves, logits = rowwise.shifts.unsqueeze(-2), logits.unsqueeze(-2)
         if "copies" in levels:
-            logits = logits.unsqueeze(-2) + torch.log_softmax(rowwise.weights, -1).unsqueeze(-1)
-            logits = logits.flatten(-2)
+            logits = logits + torch.log_softmax(rowwise.weights, -1).unsqueeze(-1)
             widths, moves = widths + rowwise.copy_widths, moves + rowwise.copy_shifts
-        own = self.widths.unsqueeze(-3)
-        loc = (self.mean.unsqueeze(-2) + offsets).unsqueeze(-3) + moves.unsqueeze(-2) * own
-        tril = (widths.exp().unsqueeze(-2) * own).unsqueeze(-1) * unit.unsqueeze(-4)
+        own, narrow = self.widths.unsqueeze(-3), self.ratios.log().unsqueeze(-3)
+        moved = offsets.unsqueeze(-3) + moves.unsqueeze(-2) * own
+        if "tilts" in levels:
+            place = torch.erf(moved / (2**0.5 * self.sd[..., None, None, :]))
+            logits = logits + (_legendre(place) * rowwise.tilts[..., None, None, :, :]).sum(
+                (-2, -1)
+            )
+            logits = logits + (narrow * rowwise.width_tilts[..., None, None, :]).sum(-1)
+        scales = widths.unsqueeze(-2)
+        if "targets" in levels:
+            scales = scales + rowwise.width_power[..., None, None, :] * narrow
+        tril = (scales.exp() * own).unsqueeze(-1) * unit.unsqueeze(-4)
         return GaussianMixture(
-            logits, loc.flatten(-3, -2), tril.flatten(-4, -3), validate_args=False
+            logits.flatten(-2),
+            (self.mean[..., None, None, :] + moved).flatten(-3, -2),
+            tril.flatten(-4, -3),
+            validate_args=False,
         )
 
     def _factor(self, change: Change, levels: frozenset[str]) -> Tensor:
@@ -116,6 +130,20 @@ class Anatomy(NamedTuple):
         size, exact = unit.shape[-1], unit.double()
         spare = 8 * size * torch.finfo(exact.dtype).eps * torch.eye(size).to(exact)
         return lengths * torch.linalg.cholesky(exact @ exact.mT + spare).to(unit)
+
+
+def _legendre(x: Tensor) -> Tensor:
+    """Legendre polynomials of degree 1 to 4 with mean square 1 on [-1, 1], `(..., 4)`."""
+    square = x * x
+    return torch.stack(
+        [
+            3**0.5 * x,
+            5**0.5 / 2 * (3 * square - 1),
+            7**0.5 / 2 * x * (5 * square - 3),
+            9**0.5 / 8 * (square * (35 * square - 30) + 3),
+        ],
+        -1,
+    )
 
 
 def _lengths(matrix: Tensor) -> Tensor:

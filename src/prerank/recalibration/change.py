@@ -11,15 +11,17 @@ __all__ = ["LEVELS", "Change", "described"]
 
 LEVELS: dict[str, tuple[str, ...]] = {
     "common": ("width", "temperature"),
-    "targets": ("widths", "shifts", "contraction"),
+    "targets": ("widths", "shifts", "contraction", "width_power"),
     "dependence": ("coupling", "directions"),
-    "mixing": ("mixing",),
     "copies": ("weights", "copy_widths", "copy_shifts"),
+    "tilts": ("tilts", "width_tilts"),
+    "mixing": ("mixing",),
 }
 """Fields of a `Change` by level, from few numbers to many: a fit adds one level after another."""
 
 _FIRST_WIDTH = 0.25  # log-widths of the copies at the start: 0, -0.25, 0.25, -0.5, ...
 _FIRST_WEIGHT = -1.0  # of each copy beside the first, on a log scale
+_DEGREE = 4  # of the polynomials of the tilts
 
 
 class Change(NamedTuple):
@@ -29,18 +31,22 @@ class Change(NamedTuple):
     :math:`\pi_k`, location :math:`\mu_k`, standard deviations :math:`\sigma_k` and correlation
     matrix :math:`R_k` becomes C copies:
 
-    .. math:: \log \pi_{kc} = e^{t} \log \pi_k + v_c, \qquad
+    .. math:: \log \pi_{kc} = e^{t} \log \pi_k + v_c + \sum_j \Big( r_j \log \frac{\sigma_{kj}}{s_j}
+              + \sum_{l=1}^{4} \theta_{jl} P_l\big(2 \Phi(\tfrac{\mu_{kcj} - m_j}{s_j}) - 1\big)
+              \Big), \qquad
               \mu_{kc} = m + \Big(1 + (e^{a} - 1) \frac{\sigma_k}{s}\Big) (\mu_k - m)
               + (b + b_c) \sigma_k, \qquad
               \Sigma_{kc} = W_{kc} \, B_k T \tilde R_k T B_k^\top \, W_{kc},
 
-    with :math:`W_{kc} = \mathrm{diag}(e^{w + w_c} \sigma_k)`. :math:`\tilde R_k` is the matrix
-    power :math:`R_k^{\exp(\kappa)}`, scaled to a unit diagonal: it changes correlations and
-    leaves the margins. :math:`T = U \mathrm{diag}(e^{d}) U^\top` stretches along the principal
-    axes U of the row's predicted correlation matrix. :math:`B_k` is the matrix exponential of the
-    symmetric matrix M with zeros on its diagonal, scaled so that it leaves the margins: it makes
-    targets correlated that were predicted as independent. Each component changes in units of its
-    own width, so a narrow one, such as the spike of a repeated value, stays where it is.
+    with :math:`W_{kc} = \mathrm{diag}(e^{w + w_c} (\sigma_k / s)^{q} \sigma_k)` and the Legendre
+    polynomials :math:`P_l` of mean square 1: weights are tilted by where a component lies in its
+    margins and by how narrow it is. :math:`\tilde R_k` is the matrix power
+    :math:`R_k^{\exp(\kappa)}`, scaled to a unit diagonal: it changes correlations and leaves the
+    margins. :math:`T = U \mathrm{diag}(e^{d}) U^\top` stretches along the principal axes U of the
+    row's predicted correlation matrix. :math:`B_k` is the matrix exponential of the symmetric
+    matrix M with zeros on its diagonal, scaled so that it leaves the margins: it makes targets
+    correlated that were predicted as independent. Each component changes in units of its own
+    width, so a narrow one, such as the spike of a repeated value, stays where it is.
     Distributions without components keep the parts that need none.
 
     Attributes:
@@ -50,11 +56,14 @@ class Change(NamedTuple):
         widths: log-width of each target, `(..., D)`, part of w.
         shifts: b, `(..., D)`, in standard deviations of the component.
         contraction: a, `(..., D)`.
+        width_power: q, `(..., D)`.
         directions: d, `(..., D)`, from the first principal axis to the last.
         mixing: M, `(..., D, D)`, of which the entries above the diagonal count.
         weights: v, `(..., C)`, normalised by a softmax.
         copy_widths: w_c, `(..., C, D)`.
         copy_shifts: b_c, `(..., C, D)`.
+        tilts: theta, `(..., D, 4)`.
+        width_tilts: r, `(..., D)`.
     """
 
     width: Tensor
@@ -63,11 +72,14 @@ class Change(NamedTuple):
     widths: Tensor
     shifts: Tensor
     contraction: Tensor
+    width_power: Tensor
     directions: Tensor
     mixing: Tensor
     weights: Tensor
     copy_widths: Tensor
     copy_shifts: Tensor
+    tilts: Tensor
+    width_tilts: Tensor
 
     @classmethod
     def identity(
@@ -86,6 +98,7 @@ class Change(NamedTuple):
         numbers = {"width": scalar, "coupling": scalar, "temperature": scalar}
         numbers |= {"mixing": square, "weights": many[..., 0]}
         numbers |= {"copy_widths": many, "copy_shifts": many}
+        numbers["tilts"] = like.new_zeros(*stack, targets, _DEGREE)
         return cls(**{name: numbers.get(name, vector) for name in cls._fields})
 
     @property
@@ -112,9 +125,12 @@ class Change(NamedTuple):
         """The same with copies of different widths, from which a fit can start."""
         order = torch.arange(self.copies, dtype=self.weights.dtype, device=self.weights.device)
         ladder = _FIRST_WIDTH * ((order + 1) / 2).floor() * (1 - 2 * (order % 2))
+        together = ~self.copy_widths.flatten(-2).any(-1)[..., None]
         return self._replace(
-            weights=torch.where(order > 0, _FIRST_WEIGHT, 0.0).expand_as(self.weights),
-            copy_widths=ladder.unsqueeze(-1).expand_as(self.copy_widths),
+            weights=torch.where(
+                together, torch.where(order > 0, _FIRST_WEIGHT, 0.0).to(ladder), self.weights
+            ),
+            copy_widths=torch.where(together[..., None], ladder.unsqueeze(-1), self.copy_widths),
         )
 
     def towards(self, other: "Change", amount: Tensor) -> "Change":
@@ -180,6 +196,10 @@ def described(change: Change, targets: Sequence[str]) -> str:
     least, most = (float(v) for v in change.directions.exp().aminmax())
     if max(abs(least - 1), abs(most - 1)) > _NOTED:
         lines.append(f"spread along principal axes by {least:.2f} to {most:.2f}")
+    tilted = (change.tilts.abs().amax(-1) + change.width_tilts.abs()).tolist()
+    if max(tilted) > _NOTED:
+        most_tilted = targets[tilted.index(max(tilted))]
+        lines.append(f"weights of components by their place and width in {most_tilted} most")
     upper = change.mixing.triu(1)
     if float(upper.abs().max()) > _NOTED:
         i, j = divmod(int(upper.abs().argmax()), len(targets))

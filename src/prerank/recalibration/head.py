@@ -48,8 +48,8 @@ class CalibrationHead:
     to. An `Ensemble` has no density: the energy score takes the place of the likelihood. The
     likelihood of rows more than 20 nats above the median counts by its logarithm.
     Levels of the change that do not improve the score of held-out rows are left out, so a
-    calibrated forecast comes back unchanged, and R counts only as far as the PITs deviate by more
-    than noise (`prerank.recalibration.head_fitting.fit_change` has the details).
+    calibrated forecast comes back unchanged. R counts deviations of PITs only beyond one standard
+    error (`prerank.recalibration.head_fitting.fit_change` has the details).
 
     Args:
         preranks: of the penalty; `"all"` for every pre-rank of the paper that applies.
@@ -85,7 +85,7 @@ class CalibrationHead:
         copies: int = 4,
         *,
         n_samples: int = 16,
-        steps: int = 100,
+        steps: int = 40,
         batch_size: int = 2048,
         seed: int = 0,
     ) -> None:

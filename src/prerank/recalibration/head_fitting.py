@@ -7,20 +7,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prerank.penalty import CalibrationPenalty
+from prerank.penalty import CalibrationPenalty, LevelCounts
 from prerank.recalibration.change import LEVELS, Change
 from prerank.recalibration.subjects import Subject
 
 __all__ = ["FittedChange", "fit_change"]
 
-_ALONE = ("common", "targets", "copies")  # levels that say something of one target
+_ALONE = ("common", "targets", "copies", "tilts")  # levels that say something of one target
 _AMOUNTS = (0.25, 0.5, 0.75, 1.0)
-# Standard errors by which a level has to improve the held-out score.
-_EVIDENCE = {"common": 1.0, "targets": 2.0, "dependence": 2.0, "mixing": 2.0, "copies": 2.0}
-_LEVEL_STEPS, _LEVEL_ROWS, _LEVEL_RATE = 60, 512, 0.05
-_RATE = 0.05
-_CRAMER_VON_MISES = 0.4614  # 95 % quantile of its limit (Anderson and Darling, 1952)
-_CHECKED_ROWS, _CHECKED_DRAWS = 4096, 100  # for the evidence that the penalty is needed
+_EVIDENCE = 2.0  # standard errors by which a level has to improve the held-out score
+_LEVEL_STEPS, _LEVEL_ROWS = 40, 512  # of each level, for each half
+_JOINT_STEPS, _JOINT_ROWS = 80, 1024  # of all accepted levels together, by the score alone
+_RATE, _PENALISED_RATE = 0.05, 0.02
+_NOISE = 1.0  # standard errors of a level's frequency, by which PITs may deviate for nothing
 _AVERAGED = 0.3  # share of the last steps whose mean is the answer
 
 Objective = Callable[[Change, Tensor], Tensor]
@@ -54,23 +53,24 @@ def fit_change(
 ) -> FittedChange:
     r"""Fit a change to predictions and observations.
 
-    First by the score alone, level by level, from one number to many. Each level is fitted to one
-    half of the rows and judged on the other, both ways. It goes the part of the way at which the
-    held-out score is best, and is left out if the gain is within its standard errors. So a
-    calibrated forecast stays as it is, and few rows move few numbers. Then the accepted levels are
-    fitted together to
+    First by the score alone, level by level, from few numbers to many; a level contains those
+    before it. Each level is fitted to one half of the rows and judged on the other, both ways. It
+    goes the part of the way at which the held-out score is best, and is left out if the gain is
+    within two standard errors. So a calibrated forecast stays as it is, and few rows move few
+    numbers. Then the accepted levels start at the mean of both halves and are fitted together to
+    all rows, by the score alone and then by
 
-    .. math:: \frac1N \sum_i S(F_i, y_i) + s \lambda R(F, y), \qquad
-              s = \max_j \Big(1 - \frac{q}{N \int (\hat F_j(\alpha) - \alpha)^2 d\alpha}\Big)_+
+    .. math:: \frac1N \sum_i S(F_i, y_i) + \lambda \sum_\rho \frac1{J_\rho} \sum_j \frac1M \sum_m
+              \Big(\big|\hat F_j(\alpha_m) - \alpha_m\big|
+              - \sqrt{\alpha_m (1 - \alpha_m) / N}\Big)_+
 
-    with the score S, the penalty R and its strength :math:`\lambda`. The factor s is 0 where no PIT
-    of the penalty deviates more than a calibrated forecast's may (q is the 95 % quantile of the
-    Cramér-von Mises statistic): R would fit noise. The answer is the mean over the last steps;
-    each level goes the same part of the way to it as before.
+    with the score S and the strength :math:`\lambda`: the penalty, less the deviations of PITs that
+    a calibrated forecast shows on as many rows. Without that, it would fit noise. The answer is the
+    mean over the last steps; each level goes the same part of the way to it as before.
 
     Args:
         subject: predictions and observations.
-        penalty: R, or None.
+        penalty: its pre-ranks and draws, or None for the score alone.
         strength: lambda.
         copies: C.
         steps: of the second part.
@@ -82,106 +82,96 @@ def fit_change(
     draw = torch.Generator().manual_seed(seed)
     order = torch.randperm(n, generator=draw).to(y.device)
     half = n // 2
-    others = torch.stack([order[half : 2 * half], order[:half]])
-    change = Change.identity(targets, copies, stack=(3, *stack), like=y)  # of two halves and all
-    levels: frozenset[str] = frozenset()
+    halves = torch.stack([order[:half], order[half : 2 * half]])
+    change = Change.identity(targets, copies, stack=(2, *stack), like=y)
+    names = [name for name in subject.levels if targets > 1 or name in _ALONE]
     amounts: dict[str, Tensor] = {}
     gains: dict[str, Tensor] = {}
-    for level in subject.levels if targets > 1 else _ALONE:
-        tried = levels | {level}
-        start = change.with_copies_apart() if level == "copies" else change
+    for place, level in enumerate(names):
+        kept, tried = change.active, frozenset(names[: place + 1])
+        start = change.with_copies_apart() if "copies" in tried else change
         fitted = _optimised(
             start,
             partial(_mean_loss, subject, tried),
-            _free(start, tried, amounts),
-            list(_thirds(order, min(_LEVEL_ROWS, half), draw)),
-            rate=_LEVEL_RATE,
+            _free(start, dict.fromkeys(tried, torch.ones_like(start.width))),
+            list(_batches(halves, _LEVEL_ROWS, _LEVEL_STEPS, draw)),
+            rate=_RATE,
             averaged=0.0,
         )
         with torch.no_grad():
-            first, second = (Change(*(part[:2] for part in c)) for c in (change, fitted))
-            before = subject.loss(first, levels, others)
-            tries = [first.towards(second, torch.full_like(first.width, a)) for a in _AMOUNTS]
+            others = halves.flip(0)
+            before = subject.loss(change, kept, others)
+            tries = [change.towards(fitted, torch.full_like(change.width, a)) for a in _AMOUNTS]
             gain = torch.stack([before - subject.loss(trial, tried, others) for trial in tries])
             gain = gain.movedim(1, -2).flatten(-2)  # (amounts, *stack, rows)
             best = gain.mean(-1).max(0)
             error = gain.std(-1).gather(0, best.indices[None])[0] / gain.shape[-1] ** 0.5
             amount = torch.tensor(_AMOUNTS, dtype=y.dtype, device=y.device)[best.indices]
-            amounts[level] = torch.where(best.values > _EVIDENCE[level] * error, amount, 0)
+            amounts[level] = torch.where(best.values > _EVIDENCE * error, amount, 0)
             gains[level] = best.values
             change = change.towards(fitted, amounts[level].expand_as(change.width))
-            levels = tried if bool(amounts[level].any()) else levels
-    change = Change(*(part[2] for part in change))
-    if penalty is None or not levels:
+    change = Change(*(part.mean(0) for part in change))
+    levels = change.active
+    if not levels:
         return FittedChange(change, amounts, gains)
-    force = strength * _need(subject, change, levels, penalty, order[:_CHECKED_ROWS], seed)
-    if not bool(force.any()):
-        return FittedChange(change, amounts, gains)
-    numbers = iter(range(steps))
+    # A level contains those before it: it supports them as far as itself.
+    support = {
+        level: torch.stack([amounts[name] for name in names[place:]]).amax(0)
+        for place, level in enumerate(names)
+    }
+    free, loss = _free(change, support), partial(_mean_loss, subject, levels)
+    batches = list(_batches(order, _JOINT_ROWS, _JOINT_STEPS, draw))
+    goal = _optimised(change, loss, free, batches, rate=_RATE, averaged=_AVERAGED)
+    if penalty is not None:
+        terms, numbers = penalty, iter(range(steps))
 
-    def objective(trial: Change, at: Tensor) -> Tensor:
-        dist, observed = subject.batch(trial, levels, at)
-        error = penalty(dist, observed, generator=seed + next(numbers))
-        return subject.score(dist, observed).mean(-1) + force * error
+        def penalised(trial: Change, at: Tensor) -> Tensor:
+            dist, observed = subject.batch(trial, levels, at)
+            tally = terms.tally(dist, observed, generator=seed + next(numbers))
+            error = terms.error(tally, _noise(tally))
+            return subject.score(dist, observed).mean(-1) + strength * error
 
-    batches = list(_batches(order, min(rows, n), steps, draw))
-    free = _free(change, levels, amounts)
-    goal = _optimised(change, objective, free, batches, rate=_RATE, averaged=_AVERAGED)
-    for level, names in LEVELS.items():
-        if level in levels:
-            # As far as held-out rows support the level, where the penalty is needed at all.
-            way = change.towards(goal, torch.where(force > 0, amounts[level], 0))
-            change = change._replace(**{name: getattr(way, name) for name in names})
+        batches = list(_batches(order, rows, steps, draw))
+        goal = _optimised(goal, penalised, free, batches, rate=_PENALISED_RATE, averaged=_AVERAGED)
+    for level, fields in LEVELS.items():
+        if level in levels:  # as far as held-out rows support it
+            way = change.towards(goal, support[level])
+            change = change._replace(**{name: getattr(way, name) for name in fields})
     return FittedChange(change, amounts, gains)
 
 
 @torch.no_grad()
-def _need(
-    subject: Subject,
-    change: Change,
-    levels: frozenset[str],
-    penalty: CalibrationPenalty,
-    rows: Tensor,
-    seed: int,
-) -> Tensor:
-    """The factor s of the penalty, `(*stack)`."""
-    finer = CalibrationPenalty(penalty.preranks, n_samples=_CHECKED_DRAWS)
-    tally = finer.tally(*subject.batch(change, levels, rows), generator=seed)
-    levels_at = torch.linspace(0, 1, finer.levels).to(subject.y)
-    size = (tally.frequencies - levels_at).square().mean(-1).amax(-1)
-    return (1 - _CRAMER_VON_MISES / (tally.rows * size)).clamp_min(0)
+def _noise(tally: LevelCounts) -> Tensor:
+    """The part of the deviations that is within the noise, as a shift `(..., J, levels)`."""
+    frequencies = tally.frequencies
+    at = torch.linspace(0, 1, frequencies.shape[-1]).to(frequencies)
+    error = _NOISE * (at * (1 - at) / tally.rows).sqrt()
+    return torch.clamp(at - frequencies, -error, error)
 
 
 def _mean_loss(subject: Subject, levels: frozenset[str], change: Change, rows: Tensor) -> Tensor:
+    """Mean score of rows `(b,)`, or of F sets `(F, b)` under F changes."""
+    if rows.dim() == 1:
+        return subject.score(*subject.batch(change, levels, rows)).mean(-1)
     return subject.loss(change, levels, rows).mean(-1)
 
 
-def _free(change: Change, levels: frozenset[str], amounts: dict[str, Tensor]) -> Change:
-    """1 for parameters that may move, 0 for those of other levels or of levels left out."""
+def _free(change: Change, support: dict[str, Tensor]) -> Change:
+    """1 for parameters of levels with support `(*stack)`, which may move; 0 for the others."""
     masks = {}
     for level, names in LEVELS.items():
-        allowed = amounts.get(level, torch.ones(())) > 0 if level in levels else torch.zeros(())
+        allowed = support.get(level, torch.zeros_like(change.width)) > 0
         for name in names:
             part = getattr(change, name)
-            spare = part.dim() - change.width.dim()
-            flag = allowed.to(part).reshape(allowed.shape + (1,) * spare)
+            flag = allowed.to(part).reshape(allowed.shape + (1,) * (part.dim() - allowed.dim()))
             masks[name] = flag.expand_as(part)
     return Change(**masks)
 
 
-def _thirds(order: Tensor, size: int, draw: torch.Generator) -> Iterator[Tensor]:
-    """Batches of the first half of the rows, of the second, and of all, `(3, b)`."""
-    half = len(order) // 2
-    for _ in range(_LEVEL_STEPS):
-        one = torch.randperm(half, generator=draw)[:size].to(order.device)
-        every = torch.randperm(len(order), generator=draw)[:size].to(order.device)
-        yield torch.stack([order[one], order[half + one], order[every]])
-
-
-def _batches(order: Tensor, size: int, steps: int, draw: torch.Generator) -> Iterator[Tensor]:
-    """Batches of all rows, `(b,)`."""
+def _batches(rows: Tensor, size: int, steps: int, draw: torch.Generator) -> Iterator[Tensor]:
+    """Batches of the last axis of rows, `(..., b)`."""
     for _ in range(steps):
-        yield order[torch.randperm(len(order), generator=draw)[:size].to(order.device)]
+        yield rows[..., torch.randperm(rows.shape[-1], generator=draw)[:size].to(rows.device)]
 
 
 def _optimised(

@@ -17,6 +17,7 @@ __all__ = ["Subject", "subject_of"]
 
 _BOUND = 20.0  # nats above the median, from which on a row counts by the logarithm of its excess
 _MOST = 1e6  # nats of a row outside the support
+_WITHOUT_COMPONENTS = tuple(level for level in LEVELS if level != "tilts")
 _MEMBERS = 50  # of an ensemble, that a loss looks at
 
 
@@ -96,7 +97,7 @@ class _Mixtures:
 class _Densities:
     """Any density. Its rows cannot be told apart, so all of them are computed each time."""
 
-    levels = tuple(LEVELS)
+    levels = _WITHOUT_COMPONENTS
 
     def __init__(self, dist: Distribution, y: Tensor) -> None:
         self.dist, self.y, self.moments = dist, y, Moments.of(dist)
@@ -116,7 +117,7 @@ class _Densities:
 class _Samples:
     """Ensembles: each member in one of the copies, with a weight, and the energy score."""
 
-    levels = tuple(LEVELS)
+    levels = _WITHOUT_COMPONENTS
 
     def __init__(self, dist: Ensemble, y: Tensor) -> None:
         self.y, self.moments = y, Moments.of(dist)

@@ -116,15 +116,8 @@ class SampleGrid:
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations."""
-        dataset = self.dataset
-        sizes = {str(name): size for name, size in dataset.sizes.items()}
-        member = find_sample_name(sizes, choices.sample, "dimension")
-        if member is None:
-            raise InputError(
-                f"no dimension numbers the samples; there are {listed(sizes) or 'none'}: call it "
-                f"{', '.join(SAMPLE_NAMES)}, or name it with {option('sample')}"
-            )
-        known = tuple(name for name in self.offered(choices) if member in dataset[name].dims)
+        member = self._member(choices)
+        known = tuple(name for name in self.offered(choices) if member in self.dataset[name].dims)
         targets = choices.targets or tuple(n for n in observations.columns if n in known)
         if not targets:
             raise InputError(
@@ -132,6 +125,12 @@ class SampleGrid:
                 f"{member!r} is in {observations.path.name}, which has "
                 f"{listed(observations.columns)}: name them alike"
             )
+        return self.stack(targets, choices).match(observations, choices)
+
+    def stack(self, targets: tuple[str, ...], choices: Choices) -> Stack:
+        """The samples of some targets, with a row for each place of the grid."""
+        member = self._member(choices)
+        known = tuple(name for name in self.offered(choices) if member in self.dataset[name].dims)
         dims = self._dimensions(targets)
         if member not in dims:
             raise InputError(f"variable {targets[0]!r} has no dimension {member!r} of samples")
@@ -143,8 +142,36 @@ class SampleGrid:
             where = frame.described(rows, r)
             return f"sample {s}, counted from 0, of {targets[d]!r} for {where}"
 
-        stack = Stack(frame, np.stack(values, axis=-1), targets, place, known, (member,))
-        return stack.match(observations, choices)
+        return Stack(frame, np.stack(values, axis=-1), targets, place, known, (member,))
+
+    def replaced(self, values: npt.NDArray[np.float64], stack: Stack) -> "xr.Dataset":
+        """The dataset with other samples `(S, N, D)` in the place of those of a stack."""
+        changed = self.dataset.copy()
+        (member,) = stack.taken
+        for d, name in enumerate(stack.targets):
+            old = self.dataset[name]
+            rows = {str(dim): size for dim, size in old.sizes.items() if dim != member}
+            rows = {dim: rows[dim] for dim in stack.frame.dims}
+            new = old.variable.transpose(member, *rows).copy(
+                data=values[..., d].reshape(-1, *rows.values())
+            )
+            new = new.transpose(*old.dims)
+            if old.dtype.kind == "f":
+                new = new.astype(old.dtype)
+            new.encoding = {}  # numbers that were packed may not fit into so few bits any more
+            changed[name] = new
+        return changed
+
+    def _member(self, choices: Choices) -> str:
+        """The dimension of the samples."""
+        sizes = {str(name): size for name, size in self.dataset.sizes.items()}
+        member = find_sample_name(sizes, choices.sample, "dimension")
+        if member is None:
+            raise InputError(
+                f"no dimension numbers the samples; there are {listed(sizes) or 'none'}: call it "
+                f"{', '.join(SAMPLE_NAMES)}, or name it with {option('sample')}"
+            )
+        return member
 
     def _dimensions(self, names: Sequence[str]) -> tuple[str, ...]:
         """The dimensions of the first variable, which the others must have too."""

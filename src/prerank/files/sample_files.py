@@ -62,7 +62,7 @@ class SampleFile:
     fill: Callable[[Path, str, Values], None]
 
     def keeps_layout(self, path: str | os.PathLike[str]) -> bool:
-        """Whether a file of that name can have the layout of this one; if it cannot be written."""
+        """Whether a file of that name can have this layout; one that cannot be written raises."""
         suffix = Path(path).suffix.lower()
         known = tuple(dict.fromkeys((*self.layouts, *WRITABLE)))
         if suffix not in known:

@@ -115,6 +115,7 @@ def test_the_report(repaired):
     page = Reader(folder / "page/report.html")
     assert "Before and after calibration" in page.text
     assert "Energy score: " in page.text
+    assert "Changed: widths of rain and wind by 1." in page.text
     assert page.headline in words
     made = {"out.csv", "head.safetensors", "page", "page/report.html"}
     given = {"cal.csv", "observed.csv", "new.csv", "later.csv"}
@@ -221,6 +222,8 @@ def test_formats(repaired, place):
         assert ("Note: the sample axis was taken to be 0." in words) == (new == "first.npy")
         kept = new.partition(".")[2] == out.partition(".")[2] or out == "d.tsv"
         assert kept == ("was not kept" not in words), out
+    quiet = ("--head", stored, "--apply", "grid.nc", "--out", "h.nc", "--quiet")
+    assert said(call("calibrate", *quiet)) == ""  # and what was there is replaced
     assert list(pd.read_parquet("c.parquet")) == list(pd.read_parquet("wide.parquet"))
     assert np.load("e.npy").shape == (9, 6, 2)
     np.testing.assert_array_equal(np.load("g.npz")["targets"], TARGETS[::-1])
@@ -330,7 +333,7 @@ def test_usage_that_is_not_known(files):
 def test_a_full_disk(repaired, files):
     before = contents(files)
     given = ("--head", repaired[1] / "head.safetensors", *TO[:2])
-    for out in ("new/out.csv", "new/out.npz"):
+    for out in ("new/out.csv", "new/out.npz", "new/out.parquet"):
         with small_files():
             done = call("calibrate", *given, "--out", out)
         assert "File too large" in refused(done)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from cli.commands import small_files
 from prerank.errors import InputError, ShapeError
 from prerank.files import read_forecasts, read_samples
 
@@ -129,6 +130,19 @@ def test_the_axis_of_the_samples_is_known(tmp_path):
     single = read_samples(tmp_path / "single.npy", "wind")
     assert single.remarks == ("the sample axis was taken to be 0",)
     assert np.load(single.write(tmp_path / "out.npy", single.values)).shape == (S, N)
+
+
+@pytest.mark.parametrize("name", ["long.csv", "wide.parquet", "first.npy", "grid.nc"])
+def test_a_full_disk(name, tmp_path):
+    """The old file stays, and nothing else."""
+    path, out = tmp_path / name, tmp_path / f"out.{name.partition('.')[2]}"
+    FILES[name](path)
+    found = read_samples(path, TARGETS)
+    out.write_text("old")
+    with small_files(100), pytest.raises(InputError, match=r"cannot write .*out"):
+        found.write(out, found.values)
+    assert out.read_text() == "old"
+    assert {file.name for file in tmp_path.iterdir()} == {name, out.name}
 
 
 def test_what_is_refused(tmp_path):

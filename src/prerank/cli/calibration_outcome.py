@@ -95,13 +95,6 @@ class CalibrationOutcome:
             return bool((self.new.values != self.values).any())
         return self.trial is not None and self.trial.changed
 
-    @property
-    def change(self) -> list[str]:
-        """What has changed, in words."""
-        words = self.head.report()
-        little = "less than is worth naming"
-        return [] if not self.changed else [little] if words == "nothing" else words.splitlines()
-
     @cached_property
     def remarks(self) -> tuple[str, ...]:
         """On how files were read and are written."""
@@ -145,7 +138,8 @@ class CalibrationOutcome:
             "observations": str(self.files.observations),
             "units": UNITS,
         }
-        notes = [*(f"Note: {remark}." for remark in self.remarks), _energy_words(trial)]
+        notes = [f"Note: {remark}." for remark in self.remarks]
+        notes += [_energy_words(trial), _change_words(trial.head, trial.changed)]
         page = {"before": trial.before, "change": "calibration", "settings": settings}
         trial.after.to_html(file, title=f"Calibration of {samples.name}", notes=notes, **page)
 
@@ -153,7 +147,7 @@ class CalibrationOutcome:
         """All of it, in values that JSON knows."""
         record: dict[str, Any] = {
             "changed": self.changed,
-            "change": self.change,
+            "change": _changes(self.head) if self.changed else [],
             "remarks": list(self.remarks),
         }
         trial = self.trial
@@ -177,8 +171,7 @@ class CalibrationOutcome:
             typer.echo(f"Note: {remark}.")
         if self.trial is not None:
             _print_trial(self.trial)
-        nothing = "Nothing was changed: the calibration rows do not support any change."
-        typer.echo(f"Changed: {'; '.join(self.change)}." if self.changed else nothing)
+        typer.echo(_change_words(self.head, self.changed))
         if self.new is not None:
             size, n, _ = self.new.values.shape
             rows = (
@@ -242,8 +235,21 @@ def _print_trial(trial: Trial) -> None:
 def _energy_words(trial: Trial) -> str:
     before, after = trial.energy
     percent = (before or 1.0) / 100
-    return (
-        f"Energy score: {before:.4f} before, {after:.4f} after "
-        f"({(after - before) / percent:+.1f} %, standard error {trial.energy_error / percent:.1f} "
-        "%)."
+    words = (
+        f"Energy score: {before:.4f} before, {after:.4f} after ({(after - before) / percent:+.1f} "
+        f"%, standard error {trial.energy_error / percent:.1f} %)."
     )
+    worse = after - before > 2 * trial.energy_error
+    return f"{words} Calibration makes it worse: do not apply it." if worse else words
+
+
+def _changes(head: CalibrationHead) -> list[str]:
+    """What a head changes, in words; small changes have none of their own."""
+    words = head.report()
+    return ["less than is worth naming"] if words == "nothing" else words.splitlines()
+
+
+def _change_words(head: CalibrationHead, changed: bool) -> str:
+    if not changed:
+        return "Nothing was changed: the calibration rows do not support any change."
+    return f"Changed: {'; '.join(_changes(head))}."

@@ -1,5 +1,6 @@
 """Samples and observations in netCDF files, through xarray."""
 
+import io
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from prerank.files.sample_tables import SAMPLE_NAMES, find_sample_name
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["SampleGrid", "read_dataset"]
+__all__ = ["SampleGrid", "dataset_bytes", "read_dataset"]
 
 _CLASSIC, _HDF5 = b"CDF", b"\x89HDF"
 
@@ -54,6 +55,17 @@ def read_dataset(path: Path) -> "xr.Dataset":
     except Exception as error:  # what the two libraries raise on broken files is not documented
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not a netCDF file that can be read: {reason}") from error
+
+
+def dataset_bytes(dataset: "xr.Dataset") -> bytes:
+    """A netCDF file in memory: on a full disk, the library would end the process."""
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
+        dataset.dump_to_store(H5NetCDFStore(file))
+    return buffer.getvalue()
 
 
 def _check_contents(path: Path) -> None:

@@ -14,7 +14,7 @@ from prerank.extras import needed_by
 from prerank.files.alignment import Choices, Stack
 from prerank.files.column_files import read_columns
 from prerank.files.columns import as_arrow, decoded, family
-from prerank.files.disk import write_atomically
+from prerank.files.disk import write_atomically, writing
 from prerank.files.forecast_files import (
     NETCDF,
     check_choices,
@@ -23,7 +23,7 @@ from prerank.files.forecast_files import (
     open_samples,
 )
 from prerank.files.frames import Frame, listed, naming, option
-from prerank.files.netcdf import SampleGrid
+from prerank.files.netcdf import SampleGrid, dataset_bytes
 from prerank.files.sample_arrays import SampleArrays
 from prerank.files.sample_tables import SAMPLE_NAMES, SampleTable, find_sample_name
 from prerank.files.sample_writing import DELIMITERS, PARQUET, WRITABLE, write_samples
@@ -96,7 +96,8 @@ class SampleFile:
         if not np.isfinite(filled).all():
             raise InputError(f"{goal}: some values are NaN or infinite: they are not written")
         suffix = goal.suffix.lower()
-        return write_atomically(goal, lambda file: self.fill(file, suffix, filled))
+        with writing(goal):
+            return write_atomically(goal, lambda file: self.fill(file, suffix, filled))
 
 
 @needed_by("read_samples")
@@ -241,7 +242,7 @@ def _of_grid(source: SampleGrid, choices: Choices, targets: tuple[str, ...]) -> 
     stack = source.stack(targets, choices)
 
     def fill(file: Path, suffix: str, values: Values) -> None:
-        source.replaced(values, stack).to_netcdf(file, engine="h5netcdf")
+        file.write_bytes(dataset_bytes(source.replaced(values, stack)))
 
     return _of_stack(stack, NETCDF, fill)
 

@@ -236,8 +236,8 @@ def _energy_words(trial: Trial) -> str:
     before, after = trial.energy
     percent = (before or 1.0) / 100
     words = (
-        f"Energy score: {before:.4f} before, {after:.4f} after ({(after - before) / percent:+.1f} "
-        f"%, standard error {trial.energy_error / percent:.1f} %)."
+        f"Energy score: {before:.4f} before, {after:.4f} after ({(after - before) / percent:+.2f} "
+        f"%, standard error {trial.energy_error / percent:.2f} %)."
     )
     worse = after - before > 2 * trial.energy_error
     return f"{words} Calibration makes it worse: do not apply it." if worse else words

@@ -209,6 +209,10 @@ USERS = {
         *("pyarrow", "app"),
         lambda f: files.read_forecasts(f / "table.csv", None),
     ),
+    "read_samples": (
+        *("pyarrow", "app"),
+        lambda f: files.read_samples(f / "table.csv", "a"),
+    ),
     "write_samples": (
         *("pyarrow", "app"),
         lambda f: files.write_samples(f / "s.parquet", [[1.0], [2.0]], ["rain"]),

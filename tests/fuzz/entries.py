@@ -22,7 +22,7 @@ from prerank.datasets import AR1Regression, Table, import_table, load_table, sav
 from prerank.errors import InputError
 from prerank.estimators import load_model
 from prerank.estimators.base import JointRegressor
-from prerank.files import CheckpointFile, read_forecasts
+from prerank.files import CheckpointFile, read_forecasts, read_samples
 from prerank.files.dataset_tables import table_shape
 from prerank.files.values import digest
 from prerank.models import MixtureNetwork
@@ -246,6 +246,18 @@ def use_forecasts(folder: Path, name: str) -> None:
     assert np.isfinite(found.samples).all()
 
 
+def samples_alone() -> Corpus:
+    """Samples in all formats that `read_samples` takes."""
+    return {name: content for name, content in forecasts().items() if name != "observed.csv"}
+
+
+def use_samples(folder: Path, name: str) -> None:
+    """Read it without observations, and fill it with other samples."""
+    found = read_samples(folder / name, ("y0", "y1"))
+    for out in ("other.npz", f"same{found.layouts[0]}"):
+        found.write(folder / out, found.values / 2)
+
+
 @lru_cache(maxsize=1)
 def _rows() -> TrainingData:
     x, y = AR1Regression(dim=2).sample(90, generator=0)
@@ -331,5 +343,6 @@ ENTRIES = {
     "model": Entry(models, use_model, seal_model),
     **({"flow": Entry(flows, use_model, seal_model)} if find_spec("zuko") else {}),
     "forecasts": Entry(forecasts, use_forecasts),
+    "samples": Entry(samples_alone, use_samples),
     "study": Entry(studies, use_study, seal_study),
 }

@@ -61,7 +61,7 @@ COMMANDS = {
 TRAINED = ("fit", "predict", "predict_samples")
 _WRITTEN = {"predict": "new-predictions.csv", "predict_samples": "drawn.csv"}
 _CALLS = (
-    *((name,) for name in ("fit", "predict", "diagnose", "explain", "demo")),
+    *((name,) for name in ("fit", "predict", "diagnose", "calibrate", "explain", "demo")),
     *(("datasets", name) for name in ("list", "show", "fetch", "import")),
     *(("study", name) for name in ("run", "report", "compare", "status", "plan")),
 )

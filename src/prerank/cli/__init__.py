@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import prerank
+from prerank.cli.calibrate import calibrate
 from prerank.cli.datasets import datasets
 from prerank.cli.demo import demo
 from prerank.cli.diagnose import diagnose
@@ -20,15 +21,16 @@ app = typer.Typer(
     epilog="First steps: `prerank demo` shows it at work in a minute; `prerank fit data.csv "
     "--targets a,b --out model/` trains on a table of yours and writes model/report.html; "
     "`prerank diagnose --samples forecasts.parquet --observations observed.csv` judges what you "
-    "have. Exit codes: 0 done, 1 refused with a reason, 2 not understood, 3 a study that is not "
-    "finished, 4 miscalibrated (`diagnose --check`), 130 interrupted.",
+    "have, and `prerank calibrate` repairs it. Exit codes: 0 done, 1 refused with a reason, 2 not "
+    "understood, 3 a study that is not finished, 4 miscalibrated (`diagnose --check`), 130 "
+    "interrupted.",
     no_args_is_help=True,
     rich_markup_mode="markdown",  # lets paragraphs flow
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 _PANELS = {
-    "Your own data": (fit, predict, diagnose),
+    "Your own data": (fit, predict, diagnose, calibrate),
     "Getting to know it": (demo, explain),
 }
 for panel, commands in _PANELS.items():

@@ -11,6 +11,7 @@ from prerank.files.disk import (
     writing,
 )
 from prerank.files.forecast_files import Forecasts, read_forecasts
+from prerank.files.sample_files import SampleFile, read_samples
 from prerank.files.sample_writing import write_samples
 from prerank.files.values import (
     CheckpointFile,
@@ -26,6 +27,7 @@ __all__ = [
     "CheckpointFile",
     "FileLock",
     "Forecasts",
+    "SampleFile",
     "check_file",
     "check_json",
     "check_place",
@@ -34,6 +36,7 @@ __all__ = [
     "new_folder",
     "read_forecasts",
     "read_json",
+    "read_samples",
     "read_tensors",
     "versions",
     "write_atomically",

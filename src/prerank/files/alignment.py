@@ -52,6 +52,7 @@ class Matched:
         origins: `(N,)` or `(N, S)`, the row of `source` that each forecast comes from.
         sampled: names of all targets that the file has samples of.
         remarks: sentences on how they were matched.
+        sample_axis: that of the samples, in an array.
     """
 
     values: npt.NDArray[np.float64]
@@ -62,6 +63,7 @@ class Matched:
     origins: npt.NDArray[np.int64]
     sampled: tuple[str, ...]
     remarks: tuple[str, ...] = ()
+    sample_axis: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Reading forecasts made elsewhere, and what was observed, from files of several formats."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +19,19 @@ from prerank.files.sample_tables import SampleTable
 from prerank.files.user_tables import Names, pick_names
 from prerank.inputs import repeated
 
-__all__ = ["Forecasts", "read_forecasts"]
+__all__ = [
+    "NETCDF",
+    "Forecasts",
+    "check_choices",
+    "check_samples",
+    "names_of",
+    "open_samples",
+    "read_forecasts",
+]
 
-_ARRAYS, _NETCDF = (".npy", ".npz"), (".nc", ".nc4", ".netcdf")
+_ARRAYS = (".npy", ".npz")
+NETCDF = (".nc", ".nc4", ".netcdf")
+"""Suffixes of netCDF files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +44,7 @@ class Forecasts:
         targets: names of the targets, D of them.
         groups: the group of each row, N of them; None where none were asked for.
         remarks: sentences on how the files were read, and on what was left out.
+        sample_axis: the axis of the samples in a file of arrays.
 
     Example:
         >>> forecasts = Forecasts(np.zeros((20, 5, 2)), np.ones((5, 2)), ("wind", "rain"))
@@ -46,6 +57,7 @@ class Forecasts:
     targets: tuple[str, ...]
     groups: tuple[str, ...] | None = None
     remarks: tuple[str, ...] = ()
+    sample_axis: int | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
@@ -123,17 +135,17 @@ def read_forecasts(
     """
     path = Path(samples)
     truth = path if observations is None else Path(observations)
-    source = _open(path)
+    source = open_samples(path)
     alone = truth == path or (truth.exists() and truth.samefile(path))
-    observed = source if alone else _open(truth)
+    observed = source if alone else open_samples(truth)
     with naming(path):
         names = source.names()
     with naming(truth):
         names |= observed.names()
     choices = Choices(
-        _names(targets, "targets", names), _names(key, "key", names), sample, sample_axis, by
+        names_of(targets, "targets", names), names_of(key, "key", names), sample, sample_axis, by
     )
-    _check_choices(path, source, choices)
+    check_choices(path, source, choices)
     if alone and not source.has_observations:
         raise InputError(
             f"{path}: there are no observations beside the samples: an .npz file can hold them in "
@@ -145,7 +157,7 @@ def read_forecasts(
         frame = observed.observations(choices, offered)
     with naming(path, truth):
         matched = source.match(frame, choices)
-        _check_samples(matched)
+        check_samples(matched.values, matched.place)
     values = _observed_values(frame, matched)
     groups = None if by is None else _groups(frame, matched, by)
     remarks = matched.remarks
@@ -161,16 +173,16 @@ def read_forecasts(
             left = [name for name in found if name not in matched.targets]
             if left:  # a name that is spelt differently, for instance
                 remarks = (*remarks, f"{what} were not judged: {listed(left)}")
-    return Forecasts(matched.values, values, matched.targets, groups, remarks)
+    return Forecasts(matched.values, values, matched.targets, groups, remarks, matched.sample_axis)
 
 
-def _open(path: Path) -> SampleTable | SampleArrays | SampleGrid:
+def open_samples(path: Path) -> SampleTable | SampleArrays | SampleGrid:
     """Read a file; the suffix determines its format."""
     suffix = path.suffix.lower()
-    if suffix not in TABLES + _ARRAYS + _NETCDF:
+    if suffix not in TABLES + _ARRAYS + NETCDF:
         raise InputError(
             f"{path}: a file that ends in {suffix!r} cannot be read: known are "
-            f"{', '.join(TABLES + _ARRAYS + _NETCDF)}"
+            f"{', '.join(TABLES + _ARRAYS + NETCDF)}"
         )
     try:
         with path.open("rb") as file:
@@ -182,14 +194,14 @@ def _open(path: Path) -> SampleTable | SampleArrays | SampleGrid:
         raise InputError(f"{path}: the file is empty")
     if suffix in _ARRAYS:
         return SampleArrays(path, read_arrays(path))
-    if suffix in _NETCDF:
+    if suffix in NETCDF:
         return SampleGrid(path, read_dataset(path))
     table = read_frame(path)
     columns = {n: c for n, c in table.columns.items() if not ROW_NUMBERS.fullmatch(n)}
     return SampleTable(Frame(path, table.size, columns))
 
 
-def _check_choices(path: Path, source: object, choices: Choices) -> None:
+def check_choices(path: Path, source: object, choices: Choices) -> None:
     """Refuse what says nothing about a file of this format."""
     forms = {"sample": "tables and netCDF", "sample_axis": "arrays"}
     wrong, right = forms if isinstance(source, SampleArrays) else reversed(forms)
@@ -199,8 +211,8 @@ def _check_choices(path: Path, source: object, choices: Choices) -> None:
         )
 
 
-def _check_samples(matched: Matched) -> None:
-    values = matched.values
+def check_samples(values: npt.NDArray[np.float64], place: Callable[[int, int, int], str]) -> None:
+    """Refuse samples `(S, N, D)` that are too few or not finite, and say where one stands."""
     if len(values) < 2:
         raise InputError(f"{len(values)} sample for each forecast, where 2 are needed")
     bad = ~np.isfinite(values)
@@ -208,7 +220,7 @@ def _check_samples(matched: Matched) -> None:
         s, n, d = (int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
         raise InputError(
             f"{int(bad.sum())} of {bad.size} values are missing, NaN or infinite, the first in "
-            f"{matched.place(s, n, d)}: remove those forecasts, or mend them"
+            f"{place(s, n, d)}: remove those forecasts, or mend them"
         )
 
 
@@ -246,7 +258,10 @@ def _groups(frame: Frame, matched: Matched, by: str) -> tuple[str, ...]:
     return source.text(by, origins[:, 0])
 
 
-def _names(value: str | Names | None, what: str, known: Collection[str]) -> tuple[str, ...] | None:
+def names_of(
+    value: str | Names | None, what: str, known: Collection[str]
+) -> tuple[str, ...] | None:
+    """Names that an argument gives; None where it is left out."""
     if value is None:
         return None
     names = [value] if isinstance(value, str) else pick_names(value, known)

@@ -1,5 +1,6 @@
 """Samples and observations in netCDF files, through xarray."""
 
+import io
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from prerank.files.sample_tables import SAMPLE_NAMES, find_sample_name
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["SampleGrid", "read_dataset"]
+__all__ = ["SampleGrid", "dataset_bytes", "read_dataset"]
 
 _CLASSIC, _HDF5 = b"CDF", b"\x89HDF"
 
@@ -54,6 +55,17 @@ def read_dataset(path: Path) -> "xr.Dataset":
     except Exception as error:  # what the two libraries raise on broken files is not documented
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not a netCDF file that can be read: {reason}") from error
+
+
+def dataset_bytes(dataset: "xr.Dataset") -> bytes:
+    """A netCDF file in memory: on a full disk, the library would end the process."""
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
+        dataset.dump_to_store(H5NetCDFStore(file))
+    return buffer.getvalue()
 
 
 def _check_contents(path: Path) -> None:
@@ -116,15 +128,8 @@ class SampleGrid:
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations."""
-        dataset = self.dataset
-        sizes = {str(name): size for name, size in dataset.sizes.items()}
-        member = find_sample_name(sizes, choices.sample, "dimension")
-        if member is None:
-            raise InputError(
-                f"no dimension numbers the samples; there are {listed(sizes) or 'none'}: call it "
-                f"{', '.join(SAMPLE_NAMES)}, or name it with {option('sample')}"
-            )
-        known = tuple(name for name in self.offered(choices) if member in dataset[name].dims)
+        member = self._member(choices)
+        known = tuple(name for name in self.offered(choices) if member in self.dataset[name].dims)
         targets = choices.targets or tuple(n for n in observations.columns if n in known)
         if not targets:
             raise InputError(
@@ -132,6 +137,12 @@ class SampleGrid:
                 f"{member!r} is in {observations.path.name}, which has "
                 f"{listed(observations.columns)}: name them alike"
             )
+        return self.stack(targets, choices).match(observations, choices)
+
+    def stack(self, targets: tuple[str, ...], choices: Choices) -> Stack:
+        """The samples of some targets, with a row for each place of the grid."""
+        member = self._member(choices)
+        known = tuple(name for name in self.offered(choices) if member in self.dataset[name].dims)
         dims = self._dimensions(targets)
         if member not in dims:
             raise InputError(f"variable {targets[0]!r} has no dimension {member!r} of samples")
@@ -143,8 +154,36 @@ class SampleGrid:
             where = frame.described(rows, r)
             return f"sample {s}, counted from 0, of {targets[d]!r} for {where}"
 
-        stack = Stack(frame, np.stack(values, axis=-1), targets, place, known, (member,))
-        return stack.match(observations, choices)
+        return Stack(frame, np.stack(values, axis=-1), targets, place, known, (member,))
+
+    def replaced(self, values: npt.NDArray[np.float64], stack: Stack) -> "xr.Dataset":
+        """The dataset with other samples `(S, N, D)` in the place of those of a stack."""
+        changed = self.dataset.copy()
+        (member,) = stack.taken
+        for d, name in enumerate(stack.targets):
+            old = self.dataset[name]
+            rows = {str(dim): size for dim, size in old.sizes.items() if dim != member}
+            rows = {dim: rows[dim] for dim in stack.frame.dims}
+            new = old.variable.transpose(member, *rows).copy(
+                data=values[..., d].reshape(-1, *rows.values())
+            )
+            new = new.transpose(*old.dims)
+            if old.dtype.kind == "f":
+                new = new.astype(old.dtype)
+            new.encoding = {}  # numbers that were packed may not fit into so few bits any more
+            changed[name] = new
+        return changed
+
+    def _member(self, choices: Choices) -> str:
+        """The dimension of the samples."""
+        sizes = {str(name): size for name, size in self.dataset.sizes.items()}
+        member = find_sample_name(sizes, choices.sample, "dimension")
+        if member is None:
+            raise InputError(
+                f"no dimension numbers the samples; there are {listed(sizes) or 'none'}: call it "
+                f"{', '.join(SAMPLE_NAMES)}, or name it with {option('sample')}"
+            )
+        return member
 
     def _dimensions(self, names: Sequence[str]) -> tuple[str, ...]:
         """The dimensions of the first variable, which the others must have too."""

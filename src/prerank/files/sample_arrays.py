@@ -3,7 +3,7 @@
 import math
 import zipfile
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -124,9 +124,8 @@ class SampleArrays:
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations."""
-        arrays, values, stored = self.arrays, self._values(_SAMPLES), self._stored()
-        sizes = {len(a) for n, a in arrays.items() if n.startswith(KEY_PREFIX) and a.ndim == 1}
-        size = sizes.pop() if len(sizes) == 1 else observations.size
+        stored = self._stored()
+        size = self._key_size() or observations.size
         frame = Frame(self.path, size, self._keys(size))
         others = {choices.by, *(choices.key or ()), *frame.columns}
         known = observations.numeric if stored is None else observations.columns
@@ -140,11 +139,9 @@ class SampleArrays:
                 f"{listed(observations.columns)}: name them alike"
             )
         names = targets if stored is None else stored
-        axis = choices.sample_axis
-        if axis is None and _AXIS in arrays:
-            given = arrays[_AXIS]
-            axis = int(given.flat[0]) if given.dtype.kind == "i" and given.size else None
-        values, remarks = _samples_first(values, (size, len(names)), axis)
+        values = self._values(_SAMPLES)
+        axis, remarks = _sample_axis(values, (size, len(names)), self._given_axis(choices))
+        values = _samples_first(values, axis)
         tabled = observations.path.suffix.lower() not in (".npy", ".npz")
         if stored is None and choices.targets is None and tabled:
             remarks = (*remarks, f"targets were taken to be {listed(targets)}, in this order")
@@ -154,14 +151,51 @@ class SampleArrays:
 
         chosen = values[..., [names.index(name) for name in targets]]
         stack = Stack(frame, chosen, targets, place, names, remarks=remarks)
-        return stack.match(observations, choices)
+        return replace(stack.match(observations, choices), sample_axis=axis)
+
+    def alone(self, choices: Choices) -> tuple[Stack, str, int]:
+        """Samples without observations: with the name of their array, and the axis of the samples.
+
+        Without a key to count the forecasts, samples whose axis is not given come first.
+        """
+        stored, targets = self._stored(), choices.targets or ()
+        names = targets if stored is None else stored
+        values, axis, size = self._values(_SAMPLES), self._given_axis(choices), self._key_size()
+        remarks: tuple[str, ...] = ()
+        if size is None:
+            if axis is None:
+                axis, remarks = 0, ("the sample axis was taken to be 0",)
+            rest = [n for a, n in enumerate(values.shape) if a != axis % max(values.ndim, 1)]
+            size = rest[0] if rest else 1
+        frame = Frame(self.path, size, self._keys(size))
+        axis, inferred = _sample_axis(values, (size, len(names)), axis)
+
+        def place(s: int, r: int, d: int) -> str:
+            return f"sample {s}, row {r} of {targets[d]!r}, counted from 0"
+
+        chosen = _samples_first(values, axis)[..., [names.index(name) for name in targets]]
+        stack = Stack(frame, chosen, targets, place, names, remarks=(*remarks, *inferred))
+        return stack, self._named(_SAMPLES), axis
+
+    def _given_axis(self, choices: Choices) -> int | None:
+        """The axis of the samples, by the caller or by the file."""
+        given = self.arrays.get(_AXIS)
+        if choices.sample_axis is not None or given is None:
+            return choices.sample_axis
+        return int(given.flat[0]) if given.dtype.kind == "i" and given.size else None
+
+    def _key_size(self) -> int | None:
+        """The number of forecasts, where keys agree on it."""
+        keys = (a for n, a in self.arrays.items() if n.startswith(KEY_PREFIX) and a.ndim == 1)
+        sizes = {len(values) for values in keys}
+        return sizes.pop() if len(sizes) == 1 else None
 
     def _stored(self) -> tuple[str, ...] | None:
         stored = self.arrays.get(_TARGETS)
         return None if stored is None else tuple(str(name) for name in np.ravel(stored))
 
-    def _values(self, name: str) -> npt.NDArray[np.float64]:
-        """The array of that name, or the only one, in float64."""
+    def _named(self, name: str) -> str:
+        """The name of the array, or that of the only one."""
         reserved = {_SAMPLES, _OBSERVATIONS, _TARGETS, _AXIS} - {name}
         free = [n for n in self.arrays if n not in reserved and not n.startswith(KEY_PREFIX)]
         chosen = name if name in self.arrays else free[0] if len(free) == 1 else None
@@ -169,7 +203,11 @@ class SampleArrays:
             raise InputError(
                 f"no array {name!r}; there are {listed(self.arrays) or 'none'}: give it that name"
             )
-        values = self.arrays[chosen]
+        return chosen
+
+    def _values(self, name: str) -> npt.NDArray[np.float64]:
+        """The array of that name, or the only one, in float64."""
+        values = self.arrays[self._named(name)]
         if values.dtype.kind not in "fiub":
             raise InputError(f"{name} are of type {values.dtype}: only numbers can be used")
         if values.size == 0:
@@ -186,10 +224,15 @@ class SampleArrays:
         return {name.removeprefix(KEY_PREFIX): as_arrow(values) for name, values in keys.items()}
 
 
-def _samples_first(
+def _samples_first(values: npt.NDArray[np.float64], axis: int) -> npt.NDArray[np.float64]:
+    """Bring samples to `(S, N, D)`."""
+    return np.moveaxis(values[..., None] if values.ndim == 2 else values, axis, 0)
+
+
+def _sample_axis(
     values: npt.NDArray[np.float64], rest: tuple[int, int], axis: int | None
-) -> tuple[npt.NDArray[np.float64], tuple[str, ...]]:
-    """Bring samples to `(S, N, D)`; the shape determines their axis if it is not given."""
+) -> tuple[int, tuple[str, ...]]:
+    """Find the axis of the samples by their shape, if it is not given."""
     shape = values.shape
     full = values[..., None] if values.ndim == 2 and rest[1] == 1 else values
     fits = [
@@ -222,4 +265,4 @@ def _samples_first(
         )
     elif axis is None and chosen != 0:
         remarks.append(f"the sample axis was taken to be {chosen}: only that fits shape {shape}")
-    return np.moveaxis(full, chosen, 0), tuple(remarks)
+    return chosen, tuple(remarks)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,24 @@ from prerank.files.columns import decoded, family
 from prerank.files.frames import Frame, find_name, listed, option
 from prerank.numerics import order_lines
 
-__all__ = ["SAMPLE_NAMES", "SampleTable", "find_sample_name", "varies"]
+__all__ = ["SAMPLE_NAMES", "LongTable", "SampleTable", "find_sample_name", "varies"]
 
 SAMPLE_NAMES = ("sample", "member", "realization", "number", "draw", "ensemble")
 _NUMBERED = re.compile(r"(?P<target>.+?)(?:[_.\- ](?P<k>\d{1,9})|\[(?P<index>\d{1,9})\])")
+
+
+class LongTable(NamedTuple):
+    """Where the forecasts of a long table stand.
+
+    Attributes:
+        rows: `(N, S)`, the row of the file of each forecast and sample.
+        keys: the columns that tell the forecasts apart.
+        others: columns with numbers that differ from sample to sample and are no targets.
+    """
+
+    rows: npt.NDArray[np.int64]
+    keys: tuple[str, ...]
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +49,7 @@ class SampleTable:
 
     def names(self) -> set[str]:
         """Names of columns, and those before the numbers of columns such as rain_0, rain_1, ..."""
-        return {*self.frame.columns, *self._numbered()}
+        return {*self.frame.columns, *self.numbered()}
 
     def offered(self, choices: Choices) -> tuple[str, ...]:
         """The possible targets of samples, for observations without names.
@@ -48,7 +63,7 @@ class SampleTable:
         """
         label = find_sample_name(self.frame.columns, choices.sample, "column")
         if label is None:
-            return tuple(self._numbered())
+            return tuple(self.numbered())
         others = {label, ROW, choices.by, *(choices.key or ())}
         return tuple(name for name in self.frame.numeric if name not in others)
 
@@ -58,7 +73,7 @@ class SampleTable:
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations; the order decides where both are the same frame."""
-        frame, groups = self.frame, self._numbered()
+        frame, groups = self.frame, self.numbered()
         wanted = observations.columns if choices.targets is None else choices.targets
         wide = [name for name in wanted if name in groups and name != choices.by]
         plain = frame is not observations and any(name in frame.columns for name in wide)
@@ -68,7 +83,7 @@ class SampleTable:
         if label is not None:
             return _match_long(frame, observations, choices, label)
         if wide:
-            return self._wide(tuple(wide), choices).match(observations, choices)
+            return self.wide(tuple(wide), choices).match(observations, choices)
         absent = [n for n in observations.numeric if n not in frame.columns]
         first = next(iter(choices.targets or absent), "y")
         raise InputError(
@@ -78,7 +93,7 @@ class SampleTable:
             f"{observations.path.name}; there are {listed(frame.columns)}"
         )
 
-    def _numbered(self) -> dict[str, list[tuple[int, str]]]:
+    def numbered(self) -> dict[str, list[tuple[int, str]]]:
         """Columns such as rain_0, rain_1, ... with their numbers, by what stands before these."""
         groups: dict[str, list[tuple[int, str]]] = {}
         for column in self.frame.columns:
@@ -88,17 +103,60 @@ class SampleTable:
                 groups.setdefault(match["target"], []).append((number, column))
         return groups
 
-    def _wide(self, found: tuple[str, ...], choices: Choices) -> Stack:
+    def long(self, choices: Choices, label: str) -> LongTable:
+        """The forecasts of a long table without observations, by the targets that are chosen.
+
+        They are told apart by the columns of the key, by default those that are the same in every
+        sample of a forecast, and come in the order in which they begin in the file.
+        """
+        frame, targets = self.frame, choices.targets or ()
+        numbers = _sample_numbers(frame, label)
+        free = set(frame.columns) - {label, *targets}
+        varying = _varying(frame, free, numbers)
+        keys = choices.key or tuple(
+            n for n in frame.columns if n in free - varying and not frame.missing(n).any()
+        )
+        if not keys:
+            raise InputError(
+                "nothing tells which forecast a row belongs to: add a column that numbers the "
+                f"forecasts, or name those that tell them apart with {option('key')}"
+            )
+        for name in keys:
+            frame.complete(name, " (a key)")
+        rows = _by_forecast(frame, Places(frame.codes(*keys), keys, ()), numbers, label)
+        others = tuple(name for name in frame.numeric if name in varying)
+        return LongTable(rows, keys, others)
+
+    def wide(self, found: tuple[str, ...], choices: Choices) -> Stack:
         """The samples of a wide table; every target needs the same numbers."""
-        frame, groups = self.frame, self._numbered()
-        columns = {name: self._by_number(name, groups[name]) for name in found}
+        frame, groups = self.frame, self.numbered()
         targets = found if choices.targets is None else choices.targets
         for name in targets:
-            if name not in columns:
+            if name not in found:
                 raise InputError(
                     f"no columns {name}_0, {name}_1, ... for the target {name!r}; there are some "
-                    f"for {listed(columns)}"
+                    f"for {listed(found)}"
                 )
+        columns = self.wide_columns(targets)
+        values = [[frame.numbers(name) for name in names] for names in columns]
+        numbers = sorted(k for k, _ in groups[targets[0]])
+
+        def place(s: int, r: int, d: int) -> str:
+            return f"column {columns[s][d]!r}, data row {r + 1}"
+
+        return Stack(
+            frame,
+            np.moveaxis(np.array(values), 1, -1),  # (S, R, D)
+            targets,
+            place,
+            tuple(n for n, pairs in groups.items() if sorted(k for k, _ in pairs) == numbers),
+            {*groups, *chain.from_iterable(columns)},
+        )
+
+    def wide_columns(self, targets: Sequence[str]) -> list[list[str]]:
+        """The column of each sample, S of them, and of each of D targets; all have each sample."""
+        groups = self.numbered()
+        columns = {name: self._by_number(name, groups[name]) for name in targets}
         numbers = sorted(columns[targets[0]])
         for name in targets[1:]:
             apart = sorted(set(numbers) ^ set(columns[name]))
@@ -108,19 +166,7 @@ class SampleTable:
                     f"{len(columns[name])}, and only one of them has sample {apart[0]}: each "
                     "sample needs a column for every target"
                 )
-        values = [[frame.numbers(columns[name][k]) for name in targets] for k in numbers]
-
-        def place(s: int, r: int, d: int) -> str:
-            return f"column {columns[targets[d]][numbers[s]]!r}, data row {r + 1}"
-
-        return Stack(
-            frame,
-            np.moveaxis(np.array(values), 1, -1),  # (S, R, D)
-            targets,
-            place,
-            tuple(n for n, pairs in groups.items() if sorted(k for k, _ in pairs) == numbers),
-            {*groups, *chain.from_iterable(group.values() for group in columns.values())},
-        )
+        return [[columns[name][k] for name in targets] for k in numbers]
 
     def _by_number(self, target: str, pairs: list[tuple[int, str]]) -> dict[int, str]:
         columns: dict[int, str] = {}
@@ -153,22 +199,10 @@ def _match_long(samples: Frame, observations: Frame, choices: Choices, label: st
     A column of both files whose values are the same in every sample is a key; one that differs
     from sample to sample is a target.
     """
-    import pyarrow.compute as pc
-
-    numbered = samples.complete(label, " for the samples")
-    if family(numbered.type) == "nested":
-        raise InputError(f"column {label!r} for the samples holds {numbered.type}: number them")
-    ranks = pc.rank(decoded(numbered), tiebreaker="dense")
-    numbers = ranks.to_numpy().astype(np.int64) - 1
-    if numbers.max() == 0:
-        raise InputError(f"column {label!r} numbers a single sample, where 2 are needed")
+    numbers = _sample_numbers(samples, label)
     others = {label, *(choices.key or ())} | ({choices.by} if choices.by else set())
     useful = {*observations.columns, *samples.numeric} - others
-    varying = {
-        name
-        for name in useful.intersection(samples.columns)
-        if varies(np.where(samples.missing(name), -1, samples.codes(name)), numbers)
-    }
+    varying = _varying(samples, useful.intersection(samples.columns), numbers)
     loose = [name for name in samples.numeric if name in varying and name != ROW]
     free = [n for n in observations.columns if n in samples.columns and n not in others]
     if not any(name in samples.columns for name in choices.targets or free):
@@ -213,6 +247,29 @@ def _match_long(samples: Frame, observations: Frame, choices: Choices, label: st
         (*targets, *(name for name in loose if name not in observations.columns)),
         places.remarks,
     )
+
+
+def _sample_numbers(samples: Frame, label: str) -> npt.NDArray[np.int64]:
+    """The samples of a long table, counted from 0 in the order of their column."""
+    import pyarrow.compute as pc
+
+    numbered = samples.complete(label, " for the samples")
+    if family(numbered.type) == "nested":
+        raise InputError(f"column {label!r} for the samples holds {numbered.type}: number them")
+    ranks = pc.rank(decoded(numbered), tiebreaker="dense")
+    numbers: npt.NDArray[np.int64] = ranks.to_numpy().astype(np.int64) - 1
+    if numbers.max() == 0:
+        raise InputError(f"column {label!r} numbers a single sample, where 2 are needed")
+    return numbers
+
+
+def _varying(samples: Frame, names: Collection[str], numbers: npt.NDArray[np.int64]) -> set[str]:
+    """Those of some columns that differ from sample to sample."""
+    return {
+        name
+        for name in names
+        if varies(np.where(samples.missing(name), -1, samples.codes(name)), numbers)
+    }
 
 
 def varies(values: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> bool:

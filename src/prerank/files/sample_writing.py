@@ -16,10 +16,13 @@ from prerank.files.disk import write_atomically
 from prerank.files.frames import factorise, naming
 from prerank.files.sample_arrays import KEY_PREFIX
 
-__all__ = ["write_samples"]
+__all__ = ["DELIMITERS", "PARQUET", "WRITABLE", "write_samples"]
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_PARQUET, _ARRAYS = (".parquet", ".pq"), (".npz",)
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+PARQUET, _ARRAYS = (".parquet", ".pq"), (".npz",)
+WRITABLE = (*DELIMITERS, *PARQUET, *_ARRAYS)
+"""Suffixes of the files that `write_samples` writes."""
+
 _SAMPLE = "sample"
 
 
@@ -61,11 +64,10 @@ def write_samples(
     """
     goal = Path(path)
     suffix = goal.suffix.lower()
-    known = (*_DELIMITERS, *_PARQUET, *_ARRAYS)
-    if suffix not in known:
+    if suffix not in WRITABLE:
         raise InputError(
             f"{goal}: a file that ends in {suffix!r} cannot be written: known are "
-            f"{', '.join(known)}"
+            f"{', '.join(WRITABLE)}"
         )
     names = tuple(targets)
     with naming(goal):
@@ -89,10 +91,10 @@ def write_samples(
         columns[_SAMPLE] = as_arrow(np.tile(np.arange(n_samples), n_rows))
         for d, name in enumerate(names):
             columns[name] = as_arrow(values[..., d].T.ravel())
-        if suffix in _PARQUET:
+        if suffix in PARQUET:
             parquet.write_table(pa.table(columns), file, compression="zstd")
         else:
-            csv.write_csv(pa.table(columns), file, csv.WriteOptions(delimiter=_DELIMITERS[suffix]))
+            csv.write_csv(pa.table(columns), file, csv.WriteOptions(delimiter=DELIMITERS[suffix]))
 
     try:
         return write_atomically(goal, write)

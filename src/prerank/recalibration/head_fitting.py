@@ -150,9 +150,6 @@ def _noise(tally: LevelCounts) -> Tensor:
 
 
 def _mean_loss(subject: Subject, levels: frozenset[str], change: Change, rows: Tensor) -> Tensor:
-    """Mean score of rows `(b,)`, or of F sets `(F, b)` under F changes."""
-    if rows.dim() == 1:
-        return subject.score(*subject.batch(change, levels, rows)).mean(-1)
     return subject.loss(change, levels, rows).mean(-1)
 
 

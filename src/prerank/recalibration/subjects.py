@@ -39,7 +39,7 @@ class Subject(Protocol):
         """
 
     def loss(self, change: Change, levels: frozenset[str], rows: Tensor) -> Tensor:
-        """Score of F sets of rows `(F, b)` under F changes `(F, *stack)`: `(F, *stack, b)`."""
+        """Score of rows `(b,)`, or of F sets `(F, b)` under F changes: a number for each."""
 
     def score(self, dist: Distribution, y: Tensor) -> Tensor:
         """Score of each row of a batch."""
@@ -67,7 +67,10 @@ class _Likelihood:
             self._limit = known.nanmedian(-1, keepdim=True).values + _BOUND
 
     def __call__(self, dist: Distribution, y: Tensor) -> Tensor:
-        nll = -supported_log_prob(dist, y)
+        return self.bounded(-supported_log_prob(dist, y))
+
+    def bounded(self, nll: Tensor) -> Tensor:
+        """Let rows far above the median count by the logarithm of their excess."""
         excess = torch.log1p((nll - self._limit).clamp(0, _MOST))
         # No gain elsewhere outweighs a row that the change puts outside of the support.
         outside = torch.where(nll.isfinite(), excess, _MOST)
@@ -91,7 +94,8 @@ class _Mixtures:
         )
 
     def loss(self, change: Change, levels: frozenset[str], rows: Tensor) -> Tensor:
-        return self.score(*self.batch(change, levels, rows))
+        y = _picked(self.y, rows, self.y.dim() - 2)
+        return self.score.bounded(-self.parts.rows(rows).log_prob(change, levels, y))
 
 
 class _Densities:
@@ -110,7 +114,7 @@ class _Densities:
 
     def loss(self, change: Change, levels: frozenset[str], rows: Tensor) -> Tensor:
         value = self.score(*self.batch(change, levels, rows))
-        where = rows.reshape(len(rows), *[1] * (value.dim() - 2), -1)
+        where = rows.reshape(*rows.shape[:-1], *[1] * (value.dim() - rows.dim()), -1)
         return value.gather(-1, where.expand(*value.shape[:-1], -1))
 
 

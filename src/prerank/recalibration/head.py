@@ -2,7 +2,7 @@
 
 import json
 from os import PathLike
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -233,7 +233,13 @@ class CalibrationHead:
                 f"{path} is not a calibration head of format {_FORMAT}: it says "
                 f"kind {about.get('kind')!r}, format {about.get('format')!r}"
             )
-        settings = json.loads(about["settings"])
+        try:
+            return cls._restored(json.loads(about["settings"]), tensors)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is an incomplete calibration head: {error}") from error
+
+    @classmethod
+    def _restored(cls, settings: dict[str, Any], tensors: dict[str, Tensor]) -> "CalibrationHead":
         head = cls(settings["preranks"], **{name: settings[name] for name in _SETTINGS})
         parts: dict[str, dict[str, Tensor]] = {"change": {}, "amounts": {}, "gains": {}}
         for name, value in tensors.items():

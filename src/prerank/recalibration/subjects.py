@@ -17,7 +17,10 @@ __all__ = ["Subject", "subject_of"]
 
 _BOUND = 20.0  # nats above the median, from which on a row counts by the logarithm of its excess
 _MOST = 1e6  # nats of a row outside the support
-_WITHOUT_COMPONENTS = tuple(level for level in LEVELS if level != "tilts")
+_OF_DENSITIES = tuple(level for level in LEVELS if level != "tilts")  # those need components
+# The principal axes of a few members are not those of the forecast: along them even a calibrated
+# ensemble is too wide, then too narrow.
+_OF_SAMPLES = tuple(level for level in _OF_DENSITIES if level != "dependence")
 _MEMBERS = 50  # of an ensemble, that a loss looks at
 
 
@@ -101,7 +104,7 @@ class _Mixtures:
 class _Densities:
     """Any density. Its rows cannot be told apart, so all of them are computed each time."""
 
-    levels = _WITHOUT_COMPONENTS
+    levels = _OF_DENSITIES
 
     def __init__(self, dist: Distribution, y: Tensor) -> None:
         self.dist, self.y, self.moments = dist, y, Moments.of(dist)
@@ -121,7 +124,7 @@ class _Densities:
 class _Samples:
     """Ensembles: each member in one of the copies, with a weight, and the energy score."""
 
-    levels = _WITHOUT_COMPONENTS
+    levels = _OF_SAMPLES
 
     def __init__(self, dist: Ensemble, y: Tensor) -> None:
         self.y, self.moments = y, Moments.of(dist)

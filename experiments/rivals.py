@@ -6,7 +6,7 @@ or, where it works on members, into ensembles. Those called `samples` see 50 dra
 and not the forecast itself.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -34,6 +34,7 @@ Change = Callable[[GaussianMixture], Distribution]
 Fit = Callable[[GaussianMixture, Tensor, int], Change]
 
 MEMBERS = 50
+NEIGHBOURS, KNOTS = (50, 100, 200, 400, 800, 1600), (2, 3, 5, 9)
 _FARTHEST = 30.0  # normal score
 _BLOCK_VALUES = 2**23
 
@@ -209,20 +210,18 @@ def fit_local(dist: GaussianMixture, y: Tensor, seed: int, *, x: Tensor, x_new: 
     """
     scores = _table(dist, seed).score(y)[0].clamp(-_FARTHEST, _FARTHEST)  # (n, D)
     order = torch.cdist(x, x).fill_diagonal_(torch.inf).argsort(-1)
-    choices = [(k, m) for k in (50, 100, 200, 400, 800, 1600) for m in (2, 3, 5, 9) if k < len(y)]
-
-    def gain(choice: tuple[int, int]) -> float:
-        maps = list(_local_maps(scores, order[:, : choice[0]], choice[1]))
-        return sum(
-            float(a.log_ratio(w).mean()) for a, w in zip(maps, scores.unbind(-1), strict=True)
-        )
-
-    k, knots = max(choices, key=gain)
+    gains: dict[tuple[int, int], float] = {}
+    for k in (k for k in NEIGHBOURS if k < len(y)):
+        for w in scores.unbind(-1):
+            for knots, local in _local_maps(w, order[:, :k], KNOTS).items():
+                gain = float(local.log_ratio(w).mean())
+                gains[k, knots] = gains.get((k, knots), 0.0) + gain
+    k, knots = max(gains, key=gains.__getitem__)
     near = torch.cdist(x_new, x).argsort(-1)[:, :k]
 
     def change(new: GaussianMixture) -> Distribution:
-        margins = MarginMap(_table(new, seed), list(_local_maps(scores, near, knots)))
-        return MarginalRecalibrated(new, [margins], validate_args=False)
+        maps = [_local_maps(w, near, (knots,))[knots] for w in scores.unbind(-1)]
+        return MarginalRecalibrated(new, [MarginMap(_table(new, seed), maps)], validate_args=False)
 
     return change
 
@@ -232,18 +231,21 @@ def _table(dist: GaussianMixture, seed: int) -> MarginTable:
     return MarginTable.of(dist, n_samples=64, generator=source)
 
 
-def _local_maps(scores: Tensor, near: Tensor, knots: int) -> Iterator[Correction]:
-    """For each target a map with nodes of its own for each row, through quantiles of `near`."""
-    end = torch.special.ndtri(scores.new_tensor(1 - 1 / (4 * knots)))
-    target = torch.linspace(-1, 1, knots, dtype=scores.dtype, device=scores.device) * end
-    for column in scores.unbind(-1):
-        at = torch.quantile(column[near], torch.special.ndtr(target), dim=-1).mT
-        for j in range(1, knots):  # slopes of at most 20, also where scores are tied
-            gap = (target[j] - target[j - 1]) / 20
-            at[:, j] = torch.maximum(at[:, j], at[:, j - 1] + gap)
-        slopes = (target.diff() / at.diff(dim=-1)).clamp_max(1)  # no tail gets lighter
-        values = target.expand_as(at)
-        yield Correction(*extend(at, values, slopes[:, :1], slopes[:, -1:]))
+def _local_maps(w: Tensor, near: Tensor, counts: tuple[int, ...]) -> dict[int, Correction]:
+    """Maps with nodes of their own for each row, through m quantiles of the scores of `near`."""
+    ends = [torch.special.ndtri(w.new_tensor(1 - 1 / (4 * m))) for m in counts]
+    targets = [torch.linspace(-1, 1, m).to(w) * end for m, end in zip(counts, ends, strict=True)]
+    quantiles = torch.quantile(w[near], torch.special.ndtr(torch.cat(targets)), dim=-1).mT
+    maps = {}
+    for target, at in zip(targets, quantiles.split(counts, -1), strict=True):
+        nodes = [at[:, :1]]
+        for gap, node in zip(target.diff() / 20, at[:, 1:].split(1, -1), strict=True):
+            nodes.append(torch.maximum(node, nodes[-1] + gap))  # also where scores are tied
+        apart = torch.cat(nodes, -1)
+        slopes = (target.diff() / apart.diff(dim=-1)).clamp_max(1)  # no tail gets lighter
+        line = extend(apart, target.expand_as(at), slopes[:, :1], slopes[:, -1:])
+        maps[len(target)] = Correction(*line)
+    return maps
 
 
 def fit_affine(dist: Ensemble, y: Tensor, seed: int) -> Callable[[Ensemble], Ensemble]:

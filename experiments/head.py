@@ -9,12 +9,12 @@ calibration rows (`head, validation` to the validation rows alone). `rivals.py` 
 others. An ensemble of samples has no density: its likelihood and hdr are left out. Each dataset
 leaves one CSV file
 with a line for every seed, forecast, method and pre-rank; a dataset that has its file is not
-computed again. `--methods` takes some of the methods.
+computed again. `--methods` takes some of the methods; other ones then need another folder.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ from prerank.models import MixtureNetwork
 from prerank.pits import project_pits
 from prerank.preranks import PreRank, Projection, applicable, parse
 from prerank.training import Run, Settings, TrainingData, train
-from rivals import rivals
+from rivals import Fit, rivals
+from tilting import rows_of
 
 MAX_ROWS, TEST_ROWS, MEMBERS = 20_000, 3_000, 5
 FORECASTS = {"base": 1, "ensemble": MEMBERS}
@@ -93,16 +94,6 @@ class Prototype(nn.Module):
             optimiser.step()
             schedule.step()
         return self.requires_grad_(requires_grad=False)
-
-
-def rows_of(dist: GaussianMixture, rows: Tensor) -> GaussianMixture:
-    """The predictions of some rows."""
-    return GaussianMixture(
-        dist.logits[rows], dist.loc[rows], dist.scale_tril[rows], validate_args=False
-    )
-
-
-Fit = Callable[[GaussianMixture, Tensor, int], Callable[[GaussianMixture], Distribution]]
 
 
 def _head(**options: Any) -> Fit:
@@ -229,7 +220,8 @@ def main() -> None:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=list(PUBLISHED_SEEDS))
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--methods", nargs="+", help="default: all")
+    known = [*METHODS, *rivals(torch.empty(0), torch.empty(0))]
+    parser.add_argument("--methods", nargs="+", choices=known, help="default: all")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.datasets:

@@ -28,7 +28,7 @@ from prerank.recalibration import (
 )
 from prerank.recalibration.corrections import Correction, extend, fit_correction
 from prerank.recalibration.marginal import MarginMap, MarginTable
-from tilting import fit_tilting
+from tilting import fit_tilting, rows_of
 
 Change = Callable[[GaussianMixture], Distribution]
 Fit = Callable[[GaussianMixture, Tensor, int], Change]
@@ -96,8 +96,10 @@ def fit_margins_and_regions(dist: GaussianMixture, y: Tensor, seed: int) -> Chan
     return lambda new: regions(margins(new))
 
 
-# Latent recalibration (Dheur and Ben Taieb, 2025) changes the radius in the latent space of a flow.
-# The flow of a mixture is its Rosenblatt transformation, which is exact and triangular.
+# Latent recalibration (Dheur and Ben Taieb, 2025: Multivariate latent recalibration for conditional
+# normalizing flows) changes the radius in the latent space of a flow. The flow of a mixture is its
+# Rosenblatt transformation: exact, and triangular like an autoregressive flow, so that the order of
+# the targets matters.
 
 
 def latent(dist: GaussianMixture, points: Tensor) -> Tensor:
@@ -109,7 +111,7 @@ def latent(dist: GaussianMixture, points: Tensor) -> Tensor:
     """
     step = max(1, _BLOCK_VALUES // (len(points) * dist.loc[0].numel()))
     blocks = []
-    for rows in torch.arange(points.shape[1]).split(step):
+    for rows in torch.arange(points.shape[1], device=points.device).split(step):
         base = rows_of(dist, rows)
         noise = whitened_columns(base.loc, base.scale_tril, points[:, rows].movedim(0, -1)).double()
         sizes = base.scale_tril.diagonal(dim1=-2, dim2=-1).double().log().unsqueeze(-1)
@@ -197,33 +199,30 @@ def fit_latent(dist: GaussianMixture, y: Tensor, seed: int) -> Change:
     return lambda new: LatentRecalibrated(new, correction)
 
 
-def rows_of(dist: GaussianMixture, rows: Tensor) -> GaussianMixture:
-    """The predictions of some rows."""
-    parts = (part[rows.to(part.device)] for part in (dist.logits, dist.loc, dist.scale_tril))
-    return GaussianMixture(*parts, validate_args=False)
-
-
 def fit_local(dist: GaussianMixture, y: Tensor, seed: int, *, x: Tensor, x_new: Tensor) -> Change:
     """Margins recalibrated for each row by the PITs of the k calibration rows with nearest inputs.
 
-    The likelihood of each row under the map of the others chooses k and the number of knots.
+    The likelihood of each row under the map of the others chooses k and the number of knots. The
+    copula of the forecast is kept. (After Torres et al., 2024: Model-free local recalibration of
+    neural networks, for one target.)
     """
-    scores = _table(dist, seed).score(y)[0].clamp(-_FARTHEST, _FARTHEST)  # (n, D)
+    table = _table(dist, seed)
+    scores = table.score(y)[0].clamp(-_FARTHEST, _FARTHEST)  # (n, D)
     order = torch.cdist(x, x).fill_diagonal_(torch.inf).argsort(-1)
     gains: dict[tuple[int, int], float] = {}
     for k in (k for k in NEIGHBOURS if k < len(y)):
-        for w in scores.unbind(-1):
-            for knots, local in _local_maps(w, order[:, :k], KNOTS).items():
-                gain = float(local.log_ratio(w).mean())
-                gains[k, knots] = gains.get((k, knots), 0.0) + gain
+        maps = [_local_maps(w, order[:, :k], KNOTS) for w in scores.unbind(-1)]
+        for knots in KNOTS:
+            local = _moved(dist, table, [one[knots] for one in maps])
+            gains[k, knots] = float(local.log_prob(y).mean())
     k, knots = max(gains, key=gains.__getitem__)
     near = torch.cdist(x_new, x).argsort(-1)[:, :k]
+    maps = [_local_maps(w, near, (knots,)) for w in scores.unbind(-1)]
+    return lambda new: _moved(new, _table(new, seed), [one[knots] for one in maps])
 
-    def change(new: GaussianMixture) -> Distribution:
-        maps = [_local_maps(w, near, (knots,))[knots] for w in scores.unbind(-1)]
-        return MarginalRecalibrated(new, [MarginMap(_table(new, seed), maps)], validate_args=False)
 
-    return change
+def _moved(dist: GaussianMixture, table: MarginTable, maps: list[Correction]) -> Distribution:
+    return MarginalRecalibrated(dist, [MarginMap(table, maps)], validate_args=False)
 
 
 def _table(dist: GaussianMixture, seed: int) -> MarginTable:
@@ -251,11 +250,12 @@ def _local_maps(w: Tensor, near: Tensor, counts: tuple[int, ...]) -> dict[int, C
 def fit_affine(dist: Ensemble, y: Tensor, seed: int) -> Callable[[Ensemble], Ensemble]:
     r"""Members :math:`a_d + b_d \bar x_d + c_d (x_{sd} - \bar x_d)` of the least mean CRPS.
 
-    Their ranks are those of the raw members, so this is ensemble copula coupling, too.
+    Their ranks are those of the raw members, so this is ensemble copula coupling, too. (Van
+    Schaeybroeck and Vannitsem, 2015: Ensemble post-processing using member-by-member approaches.)
     """
     parts = torch.zeros(3, y.shape[-1], dtype=y.dtype, device=y.device, requires_grad=True)
 
-    def changed(base: Ensemble) -> Ensemble:
+    def changed(base: Ensemble, parts: Tensor) -> Ensemble:
         shift, slope, width = parts
         return Ensemble(shift + slope.exp() * base.mean + width.exp() * (base.samples - base.mean))
 
@@ -263,10 +263,9 @@ def fit_affine(dist: Ensemble, y: Tensor, seed: int) -> Callable[[Ensemble], Ens
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        value = crps(changed(dist), y).mean()
+        value = crps(changed(dist, parts), y).mean()
         value.backward()
         return value
 
     optimiser.step(loss)
-    parts.requires_grad_(requires_grad=False)
-    return changed
+    return partial(changed, parts=parts.detach())

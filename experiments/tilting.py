@@ -13,13 +13,19 @@ from prerank import GaussianMixture
 from prerank.distributions import draw
 from prerank.preranks import Copula, PreRank, applicable
 
-__all__ = ["Ranks", "Tilted", "fit_tilting"]
+__all__ = ["Ranks", "Tilted", "fit_tilting", "rows_of"]
 
 DRAWS = 100
 DEGREES = 4
 RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 _ROUNDS = 60
 _RAREST = math.log(8)  # log-ratio at which draws are cut off
+
+
+def rows_of(dist: GaussianMixture, rows: Tensor) -> GaussianMixture:
+    """The predictions of some rows."""
+    parts = (part[rows] for part in (dist.logits, dist.loc, dist.scale_tril))
+    return GaussianMixture(*parts, validate_args=False)
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,7 @@ class Ranks:
 
     def at(self, rows: Tensor) -> "Ranks":
         """The same for some rows."""
-        base = self.base
-        parts = (part[rows] for part in (base.logits, base.loc, base.scale_tril))
-        some = GaussianMixture(*parts, validate_args=False)
+        some = rows_of(self.base, rows)
         return Ranks(some, self.preranks, self.pool[:, rows], self.ordered[rows])
 
     def basis(self, points: Tensor, *, own: bool = False) -> Tensor:

@@ -95,6 +95,11 @@ def test_the_coupling_decides_whose_dependence_is_kept():
     raw = Ensemble(members)
     kept = EnsembleCopulaCoupling(generator=0).fit(raw, y)(raw).samples
     assert torch.equal(kept.argsort(0), members.argsort(0))
+    random = EnsembleCopulaCoupling("random", generator=0).fit(raw, y)(raw).samples
+    assert torch.equal(random.argsort(0), members.argsort(0))
+    # Levels of their own in every row: the mean over S members has a variance of 1 / S.
+    gap = (random - members).mean(0)
+    assert abs(float(gap.std()) - MEMBERS**-0.5) < 4 * MEMBERS**-0.5 / (4 * CALIBRATION) ** 0.5
     shuffled = SchaakeShuffle(generator=0).fit(raw, y)(raw).samples
     torch.testing.assert_close(shuffled.sort(0).values, kept.sort(0).values)
     found = torch.tensor([spearmanr(row).statistic for row in shuffled.movedim(0, 1)])

@@ -5,14 +5,16 @@
 For each dataset the published network is trained on the likelihood, five members for each of the
 five published seeds, all in one stack. Each forecast (`base`: one member; `ensemble`: five) is
 judged on test rows as it is and behind every method, which is fitted to the validation and the
-calibration rows (`head, validation` to the validation rows alone). Each dataset leaves one CSV file
+calibration rows (`head, validation` to the validation rows alone). `rivals.py` has the methods of
+others. An ensemble of samples has no density: its likelihood and hdr are left out. Each dataset
+leaves one CSV file
 with a line for every seed, forecast, method and pre-rank; a dataset that has its file is not
-computed again.
+computed again. `--methods` takes some of the methods; other ones then need another folder.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from torch.distributions import Distribution
 from prerank import (
     CalibrationHead,
     CalibrationPenalty,
+    Ensemble,
     GaussianMixture,
     energy_score,
     nll,
@@ -36,8 +39,11 @@ from prerank.models import MixtureNetwork
 from prerank.pits import project_pits
 from prerank.preranks import PreRank, Projection, applicable, parse
 from prerank.training import Run, Settings, TrainingData, train
+from rivals import Fit, rivals
+from tilting import rows_of
 
 MAX_ROWS, TEST_ROWS, MEMBERS = 20_000, 3_000, 5
+FORECASTS = {"base": 1, "ensemble": MEMBERS}
 UNSEEN = "average_rank+band_depth+energy_score"
 DIRECTIONS = 20
 
@@ -90,28 +96,16 @@ class Prototype(nn.Module):
         return self.requires_grad_(requires_grad=False)
 
 
-def rows_of(dist: GaussianMixture, rows: Tensor) -> GaussianMixture:
-    """The predictions of some rows."""
-    return GaussianMixture(
-        dist.logits[rows], dist.loc[rows], dist.scale_tril[rows], validate_args=False
-    )
-
-
-Fit = Callable[[GaussianMixture, Tensor, int], Callable[[GaussianMixture], Distribution]]
-
-
 def _head(**options: Any) -> Fit:
     return lambda dist, y, seed: CalibrationHead(seed=seed, **options).fit(dist, y)
 
 
+FITTED = ("validation", "calibration")
 METHODS: dict[str, tuple[Fit | None, tuple[str, ...]]] = {
     "none": (None, ()),
-    "prototype": (
-        lambda dist, y, seed: Prototype(y.shape[-1]).fit(dist, y, seed),
-        ("validation", "calibration"),
-    ),
-    "head": (_head(), ("validation", "calibration")),
-    "head, likelihood": (_head(strength=0), ("validation", "calibration")),
+    "prototype": (lambda dist, y, seed: Prototype(y.shape[-1]).fit(dist, y, seed), FITTED),
+    "head": (_head(), FITTED),
+    "head, likelihood": (_head(strength=0), FITTED),
     "head, validation": (_head(), ("validation",)),
 }
 
@@ -130,10 +124,19 @@ class Problem:
         runs = [Run(seed + 1000 * k, m) for m, seed in enumerate(seeds) for k in range(MEMBERS)]
         self.theta = train(self.network, self.data, runs, settings=Settings()).theta
 
+    def rows(self, split: int, parts: tuple[str, ...]) -> Tensor:
+        """Rows of parts of a split, in their order."""
+        rows = torch.cat([torch.as_tensor(getattr(self.splits[split], part)) for part in parts])
+        return (rows[:TEST_ROWS] if parts == ("test",) else rows).to(self.data.x.device)
+
+    def methods(self, split: int) -> dict[str, tuple[Fit | None, tuple[str, ...]]]:
+        """`METHODS`, and the rivals for the inputs of a split."""
+        known, new = (self.data.x[split, self.rows(split, parts)] for parts in (FITTED, ("test",)))
+        return METHODS | {name: (fit, FITTED) for name, fit in rivals(known, new).items()}
+
     def forecast(self, split: int, members: int, parts: tuple[str, ...]) -> tuple[Any, Tensor]:
         """One mixture of the first members, and the observations, for parts of a split."""
-        rows = torch.cat([torch.as_tensor(getattr(self.splits[split], part)) for part in parts])
-        rows = (rows[:TEST_ROWS] if parts == ("test",) else rows).to(self.data.x.device)
+        rows = self.rows(split, parts)
         x = self.data.x[split, rows].expand(members, -1, -1)
         first = split * MEMBERS
         with torch.no_grad():
@@ -171,7 +174,7 @@ def judge(dist: Distribution, y: Tensor, seed: int) -> Iterator[dict[str, Any]]:
 
 def scores(dist: Distribution, y: Tensor, before: Tensor, seed: int) -> dict[str, float]:
     """Scores, and the change of the likelihood by row: mean, trimmed by 1 %, median."""
-    loss = nll(dist, y)
+    loss = torch.full_like(before, torch.nan) if isinstance(dist, Ensemble) else nll(dist, y)
     change = (loss - before).sort().values
     cut = len(change) // 100
     return {
@@ -184,14 +187,18 @@ def scores(dist: Distribution, y: Tensor, before: Tensor, seed: int) -> dict[str
     }
 
 
-def records(name: str, seeds: tuple[int, ...], device: str) -> Iterator[dict[str, Any]]:
-    """All lines of one dataset."""
+def records(
+    name: str, seeds: tuple[int, ...], device: str, methods: list[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """All lines of one dataset, for all methods or some."""
     problem = Problem(name, seeds, device)
     for split, seed in enumerate(seeds):
-        for forecast, members in (("base", 1), ("ensemble", MEMBERS)):
+        available = problem.methods(split)
+        for forecast, members in FORECASTS.items():
             test, y = problem.forecast(split, members, ("test",))
             before = nll(test, y)
-            for method, (fit, parts) in METHODS.items():
+            for method in methods or available:
+                fit, parts = available[method]
                 begun = time.perf_counter()
                 change: Any = None
                 if fit is not None:
@@ -213,6 +220,8 @@ def main() -> None:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=list(PUBLISHED_SEEDS))
     parser.add_argument("--device", default="cpu")
+    known = [*METHODS, *rivals(torch.empty(0), torch.empty(0))]
+    parser.add_argument("--methods", nargs="+", choices=known, help="default: all")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.datasets:
@@ -220,7 +229,7 @@ def main() -> None:
         if path.exists():
             continue
         begun = time.perf_counter()
-        table = pd.DataFrame(records(name, tuple(options.seeds), options.device))
+        table = pd.DataFrame(records(name, tuple(options.seeds), options.device, options.methods))
         table.to_csv(path, index=False, float_format="%.6g")
         mean = table[table.prerank != "directions"].groupby(["forecast", "method"]).excess.mean()
         print(f"{name}: {time.perf_counter() - begun:.0f} s", mean.round(4).to_dict(), flush=True)

@@ -1,9 +1,10 @@
-"""Calibration after training: the head, and recalibrated margins and regions beside it."""
+"""Calibration after training: the head; recalibrated margins, regions and ensembles beside it."""
 
 from prerank.recalibration.base import Recalibrator
 from prerank.recalibration.change import Change
 from prerank.recalibration.copies import Copies, Moments
 from prerank.recalibration.corrections import Correction
+from prerank.recalibration.couplings import EnsembleCopulaCoupling, SchaakeShuffle, couple
 from prerank.recalibration.hdr import HDRRecalibrated, HDRRecalibrator
 from prerank.recalibration.head import CalibrationHead, calibrate
 from prerank.recalibration.marginal import MarginalRecalibrated, MarginalRecalibrator
@@ -13,11 +14,14 @@ __all__ = [
     "Change",
     "Copies",
     "Correction",
+    "EnsembleCopulaCoupling",
     "HDRRecalibrated",
     "HDRRecalibrator",
     "MarginalRecalibrated",
     "MarginalRecalibrator",
     "Moments",
     "Recalibrator",
+    "SchaakeShuffle",
     "calibrate",
+    "couple",
 ]

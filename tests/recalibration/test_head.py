@@ -163,6 +163,8 @@ def test_a_change_does_not_depend_on_the_order_of_targets() -> None:
             for name in (
                 "widths",
                 "shifts",
+                "slopes",
+                "centre",
                 "contraction",
                 "width_power",
                 "copy_widths",
@@ -190,7 +192,10 @@ def test_a_change_does_not_depend_on_units() -> None:
     y = dist.sample()
     torch.testing.assert_close(
         Anatomy.of(dist).changed(change, levels).log_prob(y),
-        Anatomy.of(other).changed(change, levels).log_prob(unit * y) + unit.log().sum(),
+        Anatomy.of(other)
+        .changed(change._replace(centre=unit * change.centre), levels)
+        .log_prob(unit * y)
+        + unit.log().sum(),
         atol=2e-3,
         rtol=1e-3,
     )
@@ -209,6 +214,17 @@ def test_coupling_changes_correlations_and_leaves_margins() -> None:
 
     off = ~torch.eye(TARGETS, dtype=torch.bool)
     assert correlations(after)[:, off].square().mean() > correlations(dist)[:, off].square().mean()
+
+
+def test_means_that_vary_too_little_are_repaired() -> None:
+    torch.manual_seed(0)
+    loc = 3 * torch.randn(ROWS, TARGETS) + 5
+    y = loc + torch.randn(ROWS, TARGETS)
+    shrunk = MultivariateNormal(0.5 * loc + 2.5, 3.25 * torch.eye(TARGETS))
+    head = CalibrationHead("location", steps=3).fit(shrunk, y)
+    # Least squares of 600 rows have a standard error of 2 / (3 sqrt(600)) = .03.
+    assert (head(shrunk).mean - loc).abs().max() < 6 * 0.03 * 3.5
+    assert "deviations of the predicted mean of y0" in head.report()
 
 
 def test_tilts_move_weight_to_the_side_they_name() -> None:

@@ -107,11 +107,12 @@ class Anatomy(NamedTuple):
     def _copies(self, change: Change, levels: frozenset[str]) -> tuple[Tensor, Tensor, Tensor]:
         """Log-weights `(..., C, K)`, locations and widths `(..., C, K, D)` of the copies."""
         rowwise = _rowwise(change)
-        logits, offsets = self.logits, self.offsets
+        logits, mean, offsets = self.logits, self.mean, self.offsets
         if "common" in levels:
             logits = torch.log_softmax(logits * rowwise.temperature.exp().unsqueeze(-1), -1)
         if "targets" in levels:
             grown = rowwise.contraction.expm1().unsqueeze(-2) * self.ratios
+            mean = mean + rowwise.slopes * (mean - rowwise.centre)
             offsets = offsets + grown * offsets
         widths = (rowwise.width.unsqueeze(-1) + rowwise.widths).unsqueeze(-2)
         moves, logits = rowwise.shifts.unsqueeze(-2), logits.unsqueeze(-2)
@@ -128,7 +129,7 @@ class Anatomy(NamedTuple):
         scales = widths.unsqueeze(-2)
         if "targets" in levels:
             scales = scales + rowwise.width_power[..., None, None, :] * narrow
-        return logits, self.mean[..., None, None, :] + moved, scales.exp() * own
+        return logits, mean[..., None, None, :] + moved, scales.exp() * own
 
     def _factor(self, change: Change, levels: frozenset[str]) -> Tensor:
         """Factors of the correlations, changed, stretched and mixed, `(..., K, D, D)`."""

@@ -11,7 +11,7 @@ __all__ = ["LEVELS", "Change", "described"]
 
 LEVELS: dict[str, tuple[str, ...]] = {
     "common": ("width", "temperature"),
-    "targets": ("widths", "shifts", "contraction", "width_power"),
+    "targets": ("widths", "shifts", "slopes", "contraction", "width_power"),
     "dependence": ("coupling", "directions"),
     "copies": ("weights", "copy_widths", "copy_shifts"),
     "tilts": ("tilts", "width_tilts"),
@@ -34,7 +34,8 @@ class Change(NamedTuple):
     .. math:: \log \pi_{kc} = e^{t} \log \pi_k + v_c + \sum_j \Big( r_j \log \frac{\sigma_{kj}}{s_j}
               + \sum_{l=1}^{4} \theta_{jl} P_l\big(2 \Phi(\tfrac{\mu_{kcj} - m_j}{s_j}) - 1\big)
               \Big), \qquad
-              \mu_{kc} = m + \Big(1 + (e^{a} - 1) \frac{\sigma_k}{s}\Big) (\mu_k - m)
+              \mu_{kc} = m + g (m - \bar m)
+              + \Big(1 + (e^{a} - 1) \frac{\sigma_k}{s}\Big) (\mu_k - m)
               + (b + b_c) \sigma_k, \qquad
               \Sigma_{kc} = W_{kc} \, B_k T \tilde R_k T B_k^\top \, W_{kc},
 
@@ -55,6 +56,7 @@ class Change(NamedTuple):
         temperature: t, `(...)`.
         widths: log-width of each target, `(..., D)`, part of w.
         shifts: b, `(..., D)`, in standard deviations of the component.
+        slopes: g, `(..., D)`: predicted means that vary too little over the rows, or too much.
         contraction: a, `(..., D)`.
         width_power: q, `(..., D)`.
         directions: d, `(..., D)`, from the first principal axis to the last.
@@ -64,6 +66,7 @@ class Change(NamedTuple):
         copy_shifts: b_c, `(..., C, D)`.
         tilts: theta, `(..., D, 4)`.
         width_tilts: r, `(..., D)`.
+        centre: the mean of m over the rows of the fit, `(..., D)`: a constant.
     """
 
     width: Tensor
@@ -71,6 +74,7 @@ class Change(NamedTuple):
     temperature: Tensor
     widths: Tensor
     shifts: Tensor
+    slopes: Tensor
     contraction: Tensor
     width_power: Tensor
     directions: Tensor
@@ -80,6 +84,7 @@ class Change(NamedTuple):
     copy_shifts: Tensor
     tilts: Tensor
     width_tilts: Tensor
+    centre: Tensor
 
     @classmethod
     def identity(
@@ -169,6 +174,13 @@ def described(change: Change, targets: Sequence[str]) -> str:
     shifts = change.shifts + (change.copy_shifts[main] if apart else 0)
     lines = _by_value(
         "widths of {} by {}", widths.exp(), targets, around=1.0, form="{:.1f}", noted=0.05
+    )
+    lines += _by_value(
+        "deviations of the predicted mean of {} from its average by {}",
+        1 + change.slopes,
+        targets,
+        around=1.0,
+        form="{:.2f}",
     )
     lines += _by_value(
         "{} shifted by {} standard deviations", shifts, targets, around=0.0, form="{:+.2f}"

@@ -52,11 +52,11 @@ class Moments(NamedTuple):
 class Copies(Distribution):
     r"""Mixture of C affine copies of a distribution, about its mean m.
 
-    .. math:: f(y) = \sum_{c=1}^C v_c\, \frac{f_0\big(m + M_c^{-1} (y - m - b_c)\big)}{|M_c|},
-              \qquad M_c = S W_c B T S^{-1},
+    .. math:: f(y) = \sum_{c=1}^C v_c\, \frac{f_0\big(m + M_c^{-1} (y - m' - b_c)\big)}{|M_c|},
+              \qquad M_c = S W_c B T S^{-1}, \qquad m' = m + g (m - \bar m),
 
-    with the predicted standard deviations S, and widths W, mixing B, stretch T, shifts b and shares
-    v of a `Change`, in which the whole distribution is the one component.
+    with the predicted standard deviations S, and widths W, mixing B, stretch T, shifts b, slopes g
+    and shares v of a `Change`, in which the whole distribution is the one component.
 
     Args:
         base: `batch_shape (*stack, N)`, `event_shape (D,)`.
@@ -90,6 +90,7 @@ class Copies(Distribution):
         self._shares = torch.log_softmax(rows.weights, -1)  # (..., 1, C)
         self._widths = rows.width[..., None, None] + rows.widths.unsqueeze(-2) + rows.copy_widths
         self._shifts = rows.shifts.unsqueeze(-2) + rows.copy_shifts
+        self._mean = like + rows.slopes * (like - rows.centre)
         active = change.active if levels is None else levels
         self._map = self._dependence(rows) if active & {"dependence", "mixing"} else None
 
@@ -114,7 +115,7 @@ class Copies(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at `(*sample_shape, *batch_shape, D)`."""
-        standard = self._standard(value)
+        standard = self._standard(value, self._mean)
         parts = []
         for c in range(self._shares.shape[-1]):
             inner = (standard - self._shifts[..., c, :]) * (-self._widths[..., c, :]).exp()
@@ -139,7 +140,7 @@ class Copies(Distribution):
 
     def place(self, points: Tensor, chosen: Tensor) -> Tensor:
         """Move points of the base `(S, *batch_shape, D)` into the copies chosen for them."""
-        standard = self._standard(points)
+        standard = self._standard(points, self.moments.mean)
         dim = self.event_shape[0]
         index = chosen.unsqueeze(-1).unsqueeze(-1).expand(*chosen.shape, 1, dim)
 
@@ -150,7 +151,7 @@ class Copies(Distribution):
         if self._map is not None:
             standard = (self._map @ standard.unsqueeze(-1)).squeeze(-1)
         inner = of_copy(self._widths).exp() * standard
-        return self.moments.mean + self.moments.sd * (inner + of_copy(self._shifts))
+        return self._mean + self.moments.sd * (inner + of_copy(self._shifts))
 
     def allocate(self, n: int, noise: Noise) -> Tensor:
         """Copies of n draws, `(n, *batch_shape)`: each gets its share up to one draw."""
@@ -178,10 +179,10 @@ class Copies(Distribution):
         chosen = torch.multinomial(shares, len(flat), replacement=True).mT
         return self.place(flat, chosen.reshape(len(flat), *self.batch_shape)).reshape(points.shape)
 
-    def _standard(self, points: Tensor) -> Tensor:
+    def _standard(self, points: Tensor, mean: Tensor) -> Tensor:
         """In standard units; a target that does not vary keeps its own."""
         sd = self.moments.sd
-        return (points - self.moments.mean) / torch.where(sd > 0, sd, 1)
+        return (points - mean) / torch.where(sd > 0, sd, 1)
 
     def _dependence(self, change: Change) -> Tensor:
         """B T in standard units, `(..., D, D)`."""

@@ -84,6 +84,7 @@ def fit_change(
     half = n // 2
     halves = torch.stack([order[:half], order[half : 2 * half]])
     change = Change.identity(targets, copies, stack=(2, *stack), like=y)
+    change = change._replace(centre=subject.centre.expand_as(change.centre))
     names = [name for name in subject.levels if targets > 1 or name in _ALONE]
     amounts: dict[str, Tensor] = {}
     gains: dict[str, Tensor] = {}
@@ -162,7 +163,7 @@ def _free(change: Change, support: dict[str, Tensor]) -> Change:
             part = getattr(change, name)
             flag = allowed.to(part).reshape(allowed.shape + (1,) * (part.dim() - allowed.dim()))
             masks[name] = flag.expand_as(part)
-    return Change(**masks)
+    return Change(**masks, centre=torch.zeros_like(change.centre))
 
 
 def _batches(rows: Tensor, size: int, steps: int, draw: torch.Generator) -> Iterator[Tensor]:

@@ -29,6 +29,8 @@ class Subject(Protocol):
 
     y: Tensor
     levels: tuple[str, ...]
+    centre: Tensor
+    """Mean over the rows of what is predicted, `(*stack, D)`."""
 
     def batch(
         self, change: Change, levels: frozenset[str], rows: Tensor
@@ -87,6 +89,7 @@ class _Mixtures:
 
     def __init__(self, dist: GaussianMixture, y: Tensor) -> None:
         self.parts, self.y = Anatomy.of(dist), y
+        self.centre = self.parts.mean.mean(-2)
         self.score = _Likelihood(dist, y)
 
     def batch(
@@ -108,6 +111,7 @@ class _Densities:
 
     def __init__(self, dist: Distribution, y: Tensor) -> None:
         self.dist, self.y, self.moments = dist, y, Moments.of(dist)
+        self.centre = self.moments.mean.mean(-2)
         self.score = _Likelihood(dist, y)
 
     def batch(
@@ -128,6 +132,7 @@ class _Samples:
 
     def __init__(self, dist: Ensemble, y: Tensor) -> None:
         self.y, self.moments = y, Moments.of(dist)
+        self.centre = self.moments.mean.mean(-2)
         order = torch.randperm(len(dist.samples), generator=torch.Generator().manual_seed(0))
         if dist.weights is not None:  # the heaviest
             order = dist.weights.flatten(1).mean(1).cpu().argsort(descending=True)

@@ -9,13 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from prerank import defaults
 from prerank.distributions import GaussianMixture
 from prerank.distributions.densities import mixture_quantiles
 from prerank.estimators.base import JointRegressor
 from prerank.estimators.persistence import read_model
-from prerank.models import FlowDistribution, FlowNetwork, MixtureNetwork
+from prerank.models import FlowDistribution, FlowMixture, FlowNetwork, MixtureNetwork
+from prerank.models.flow_distribution import point_quantiles
+from prerank.recalibration.copies import Copies
 
 __all__ = ["FlowRegressor", "MixtureRegressor", "load_model"]
 
@@ -88,12 +91,6 @@ class MixtureRegressor(JointRegressor):
         margins = self.predict_dist(X).project(torch.eye(self.n_outputs_, dtype=torch.float64))
         return mixture_quantiles(margins, torch.tensor(levels, dtype=torch.float64))
 
-    def _distribution(self, x: Tensor) -> GaussianMixture:
-        with torch.no_grad():
-            dist = self.network_(self.theta_, x.to(self.theta_.dtype).unsqueeze(0))
-        parts = (part[0].double() for part in (dist.logits, dist.loc, dist.scale_tril))
-        return GaussianMixture(*parts, validate_args=False)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FlowRegressor(JointRegressor):
@@ -142,24 +139,35 @@ class FlowRegressor(JointRegressor):
         median: npt.NDArray[np.float64] = self.predict_quantiles(X, [0.5])[0]
         return median
 
-    def predict_dist(self, X: Any) -> FlowDistribution:
-        """Predictive distributions in original units, in float64."""
-        dist = super().predict_dist(X)
-        assert isinstance(dist, FlowDistribution)
-        return dist
+    def _forecast(self, x: Tensor) -> Distribution:
+        dist = super()._forecast(x)
+        # A head looks at the moments of a forecast, which a mixture has from even points.
+        single = isinstance(dist, FlowDistribution) and self.head_ is not None
+        return FlowMixture([dist]) if single else dist
 
     def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
-        parts = self._standard_inputs(X).split(_ROWS)
-        standard = torch.cat([self._distribution(rows).quantiles(levels) for rows in parts], -2)
+        parts = self._standard_inputs(X).split(_ROWS, 1)
+        standard = [point_quantiles(_points(self._distribution(rows)), levels) for rows in parts]
         loc, scale = self._units
-        return loc + scale * standard
+        return loc + scale * torch.cat(standard, -2)
 
     @property
     def _penalty_draws(self) -> int:
         return self.n_samples
 
-    def _distribution(self, x: Tensor) -> FlowDistribution:
-        return self.network_.distribution(self.theta_[0].double(), x)
+
+def _points(dist: Any) -> Tensor:
+    """Points that stand for the forecasts of a flow, the same noise in all rows: `(S, N, D)`."""
+    if not isinstance(dist, Copies):
+        points: Tensor = dist.points()
+        return points
+    base: Any = dist.base
+    points = base.points()
+    # Points of each copy in proportion to its share, spread over all of them.
+    turn = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
+    edges = dist.change.weights.softmax(-1).cumsum(-1)[:-1].double()
+    chosen = torch.bucketize((turn + 0.5) / len(points), edges)
+    return dist.place(points, chosen.unsqueeze(-1).expand(points.shape[:2]))
 
 
 def load_model(path: str | PathLike[str]) -> JointRegressor:

@@ -75,14 +75,24 @@ class Method:
         if not model.budget >= 0:
             raise InputError(f"budget must not be negative, got {model.budget!r}")
         for argument, means, needed in (
-            ("members", members == 1 or name != "network", "method 'head' or 'none': a mixture of "
-             "networks that are each calibrated is too wide"),
+            (
+                "members",
+                members == 1 or name != "network",
+                "method 'head' or 'none': a mixture of "
+                "networks that are each calibrated is too wide",
+            ),
             ("folds", model.folds is None or name == "head", "method 'head'"),
             ("preranks", model.preranks is None or name != "none", "method 'head' or 'network'"),
-            ("strength", name != "none" or strength in (0, defaults.STRENGTH, "auto"),
-             "method 'head' or 'network'"),
-            ("nll_budget", model.nll_budget is None or (name, strength) == ("network", "auto"),
-             "method 'network' with strength 'auto'"),
+            (
+                "strength",
+                name != "none" or strength in (0, defaults.STRENGTH, "auto"),
+                "method 'head' or 'network'",
+            ),
+            (
+                "nll_budget",
+                model.nll_budget is None or (name, strength) == ("network", "auto"),
+                "method 'network' with strength 'auto'",
+            ),
         ):
             if not means:
                 raise InputError(f"{argument}={getattr(model, argument)!r} needs {needed}")
@@ -166,7 +176,8 @@ class Method:
         if training.base is None or not bool(chosen.objective[members].isfinite().all()):
             raise divergence(settings)
         return Calibrated(
-            *(theta[members].cpu().clone() for theta in (chosen.theta, training.base)),
+            chosen.theta[members].cpu().clone(),
+            training.base[members].cpu().clone(),
             training.strength if head is None else head.strength,
             selection,
             head,

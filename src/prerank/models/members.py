@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from prerank.inputs import Shape, as_generator
 from prerank.models.flow_distribution import FlowDistribution, point_quantiles
 from prerank.models.flow_network import FlowNetwork
 from prerank.models.mixture_network import MixtureNetwork
+
+T = TypeVar("T", bound=Distribution)
 
 __all__ = ["FlowMixture", "forecast_each", "pooled"]
 
@@ -41,12 +43,17 @@ def forecast_each(
     """
     loc, scale = loc.to(theta.device).double(), scale.to(theta.device).double()
     if isinstance(network, FlowNetwork):
-        flows = [network.distribution(one.double(), rows.double()) for one, rows in zip(theta, x, strict=True)]
-        return [affine(flow, *unit) for flow, *unit in zip(flows, loc[:, 0], scale[:, 0], strict=True)]
+        flows = [
+            network.distribution(one.double(), rows.double())
+            for one, rows in zip(theta, x, strict=True)
+        ]
+        return [
+            _moved(flow, *unit) for flow, *unit in zip(flows, loc[:, 0], scale[:, 0], strict=True)
+        ]
     with torch.no_grad():
         stack = network(theta, x.to(theta.dtype))
         logits, first, tril = (p.double() for p in (stack.logits, stack.loc, stack.scale_tril))
-        moved = affine(GaussianMixture(logits, first, tril, validate_args=False), loc, scale)
+        moved = _moved(GaussianMixture(logits, first, tril, validate_args=False), loc, scale)
     parts = zip(moved.logits, moved.loc, moved.scale_tril, strict=True)
     return [GaussianMixture(*part, validate_args=False) for part in parts]
 
@@ -59,8 +66,8 @@ def pooled(
 
     Args:
         forecasts: each with `batch_shape (N_m,)`.
-        rows: row numbers of each, `(N_m,)`; every number occurs equally often, and the answer has
-            them in ascending order. All forecasts have the same rows by default.
+        rows: row numbers of each, `(N_m,)` and ascending; every number occurs equally often, and
+            the answer has them in ascending order. All forecasts have the same rows by default.
 
     Returns:
         A `GaussianMixture` with the components of all, or a `FlowMixture`.
@@ -73,13 +80,21 @@ def pooled(
         if not same:
             raise InputError("flows can only be mixed where all of them forecast the same rows")
         return FlowMixture(flows)
-    numbers = torch.cat(list(rows or [torch.arange(len(one.logits)) for one in forecasts]))
+    each = rows or [torch.arange(one.batch_shape[0]) for one in forecasts]
+    numbers = torch.cat(list(each))
     order, n = numbers.argsort(stable=True), len(numbers.unique())
     parts = [
         torch.cat([getattr(one, name) for one in forecasts])[order].unflatten(0, (n, -1))
         for name in ("logits", "loc", "scale_tril")
     ]
     return GaussianMixture(*(part.flatten(1, 2) for part in parts), validate_args=False)
+
+
+def _moved(dist: T, loc: Tensor, scale: Tensor) -> T:
+    """In other units, where the type stays the same."""
+    moved = affine(dist, loc, scale)
+    assert isinstance(moved, type(dist))
+    return moved
 
 
 class FlowMixture(Distribution):
@@ -151,4 +166,4 @@ class FlowMixture(Distribution):
 
 @affine.register
 def _(dist: FlowMixture, loc: Tensor, scale: Tensor) -> FlowMixture:
-    return FlowMixture([affine(member, loc, scale) for member in dist.members])
+    return FlowMixture([_moved(member, loc, scale) for member in dist.members])

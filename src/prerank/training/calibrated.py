@@ -73,8 +73,8 @@ def train_calibrated(
 
     With a head, the runs are trained by likelihood alone and are the members of one predictor; the
     head is fitted to their forecasts of rows that they were not fitted to. With a penalty, the base
-    is fine-tuned at each candidate strength, and one is selected. Without `settings.fine_tune`, penalised runs start from scratch; a base is trained only for the
-    selection.
+    is fine-tuned at each candidate strength, and one is selected. Without `settings.fine_tune`,
+    penalised runs start from scratch; a base is trained only for the selection.
 
     Args:
         network: to train.

@@ -140,7 +140,10 @@ class Partition:
             folds = draw_folds(n, repeats=splits, seed=seed, groups=groups, time=time)
             # The last block in time; then the one before it, which also has rows after it.
             last = folds[0].max() - torch.arange(splits)
-            stops = [(folds[0] == k if time is not None else f == 0) for k, f in zip(last, folds, strict=True)]
+            stops = [
+                (folds[0] == k if time is not None else f == 0)
+                for k, f in zip(last, folds, strict=True)
+            ]
             pairs = _equal([(_where(~stop), _where(stop)) for stop in stops])
         runs = [Run(seed + m) for m in range(members)]
         runs += [Run(seed, split) for split in range(1, splits)]
@@ -170,9 +173,7 @@ class Partition:
             >>> len(partition.runs), partition.members, len(partition.splits[0][0])
             (8, (0, 5), 50)
         """
-        number = draw_folds(
-            n, folds=folds, repeats=members, seed=seed, groups=groups, time=time
-        )
+        number = draw_folds(n, folds=folds, repeats=members, seed=seed, groups=groups, time=time)
         draw = torch.Generator().manual_seed(seed)
         splits, unseen = [], []
         for fold in number:
@@ -208,7 +209,8 @@ def forecast_unseen(
 ) -> tuple[Distribution, Tensor]:
     """Forecasts of rows by the networks that have not seen them, and the observations.
 
-    Each row's forecast is the mixture of its networks, in units of the first split.
+    Rows come in ascending order. Each row's forecast is the mixture of its networks, in units of
+    the first split.
 
     Args:
         network: what was trained.
@@ -229,10 +231,11 @@ def forecast_unseen(
         (torch.Size([120, 3]), torch.Size([120, 2]))
     """
     first, device = runs[0].split, data.x.device
+    ordered = [rows.sort().values for rows in unseen]
     forecasts: list[Any] = []
-    for run, parameters, rows in zip(runs, theta.split(1), unseen, strict=True):
+    for run, parameters, rows in zip(runs, theta.split(1), ordered, strict=True):
         x = data.x[run.split, rows.to(device)].unsqueeze(0)
         units = data.y_scaler.select([run.split]).relative_to(data.y_scaler.select([first]))
         forecasts += forecast_each(network, parameters.cpu(), x.cpu(), *units)
-    numbers = torch.cat(list(unseen)).unique()
-    return pooled(forecasts, unseen), data.y[first, numbers.to(device)].double().cpu()
+    numbers = torch.cat(ordered).unique()
+    return pooled(forecasts, ordered), data.y[first, numbers.to(device)].double().cpu()

@@ -214,9 +214,7 @@ def _beyond(selection: Selection) -> float | None:
     return None
 
 
-def _refusal(
-    trials: Sequence[Trial], judged: Sequence[Judgement], nll_budget: float | None
-) -> str:
+def _refusal(trials: Sequence[Trial], judged: Sequence[Judgement], nll_budget: float | None) -> str:
     """Why none of these strengths qualifies."""
     if any(judgement.within_budget for judgement in judged):
         return "no strength improves calibration beyond noise within the budget"
@@ -275,9 +273,7 @@ def _standard_error(values: npt.NDArray[np.float64]) -> float:
     return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
 
 
-def _check(
-    trials: Sequence[Trial], budget: float, nll_budget: float | None, margin: float
-) -> None:
+def _check(trials: Sequence[Trial], budget: float, nll_budget: float | None, margin: float) -> None:
     if not trials or trials[0].strength != 0:
         raise InputError("trials must contain strength 0: the others are compared with it")
     if len({trial.strength for trial in trials}) < len(trials):

@@ -4,8 +4,8 @@
 
 For each dataset and seed a table of 1,000 rows, or all that the published split does not keep for
 the test, is given to the networks and their head. Schemes: `none` has no head; `validation` trains
-on 80 % of the rows and fits the head to the 20 % that stop the training; `folds K` is cross-fitting.
-The heads of all seeds are fitted in one stack (with two copies and batches of 512 rows, which is
+on 80 % of the rows and fits the head to the 20 % that stop the training; `folds K` cross-fits. The
+heads of all seeds are fitted in one stack (with two copies and batches of 512 rows, which is
 quicker than the default and calibrates alike), so their seconds are a third of the stack's. Each
 line has the mean signed excess over the pre-ranks of the paper on test rows and the largest one.
 Lines that are in the file already are replaced.

@@ -57,9 +57,9 @@ def fit_change(
     First by the score alone, level by level, from few numbers to many; a level contains those
     before it. Each level is fitted to one half of the rows and judged on the other, both ways. It
     goes the part of the way at which the held-out score is best, and is left out if the gain is
-    within two standard errors (the first: one). So a calibrated forecast stays as it is, and few rows move few
-    numbers. Then the accepted levels start at the mean of both halves and are fitted together to
-    all rows, by the score alone and then by
+    within two standard errors (the first: one). So a calibrated forecast stays as it is, and few
+    rows move few numbers. Then the accepted levels start at the mean of both halves and are fitted
+    together to all rows, by the score alone and then by
 
     .. math:: \frac1N \sum_i S(F_i, y_i) + \lambda \sum_\rho \frac1{J_\rho} \sum_j \frac1M \sum_m
               \Big(\big|\hat F_j(\alpha_m) - \alpha_m\big|

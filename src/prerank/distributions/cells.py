@@ -160,8 +160,9 @@ class Atoms(Cells):
 
     def spread(self, y: Tensor, uniform: Tensor) -> Tensor:
         """A point of the cell of each atom in targets `(N,)`; other values move aside."""
-        least, largest = bool(self.lower[0].isinf()), bool(self.upper[-1].isinf())
-        known = y.clamp(self.values[0] if least else None, self.values[-1] if largest else None)
+        least = torch.where(self.lower[0].isinf(), self.values[0], -torch.inf)
+        largest = torch.where(self.upper[-1].isinf(), self.values[-1], torch.inf)
+        known = y.clamp(least, largest)
         start, _ = self.preimage(known)
         start = torch.where(start.isinf(), known, start)  # open cells are filled beside the others
         place = torch.searchsorted(self.values, known.contiguous()).clamp(max=len(self.values) - 1)

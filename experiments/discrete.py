@@ -2,14 +2,15 @@
 
     PRERANK_DATA=data python experiments/discrete.py --out discrete_treatments.csv
 
-The published network is trained on the likelihood of the treated targets, for all seeds in one
-stack. On test rows the forecast of the values is judged: every prediction is rounded, target by
-target, to the values of the training rows (`prerank.distributions.Rounded`). Excess is signed, the
-mean over the components; marginal PITs are in closed form and randomised, others are ranks among
-100 rounded draws with random ties. The energy score is that of rounded draws, in standard
-deviations of the training rows. With a head, `CalibrationHead` is fitted to the validation and
-calibration rows, treated like the training rows. One line for each dataset, seed, treatment, head
-and pre-rank; datasets that the file has already are not computed again.
+The published network is trained on the likelihood of the treated targets (and, as one of the
+treatments, with the marginal penalty on untreated ones), for all seeds in one stack. On test rows
+the forecast of the values is judged: every prediction is rounded, target by target, to the values
+of the training rows (`prerank.distributions.Rounded`). Excess is signed, the mean over the
+components; marginal PITs are in closed form and randomised, others are ranks among 100 rounded
+draws with random ties. The energy score is that of rounded draws, in standard deviations of the
+training rows. With a head, `CalibrationHead` is fitted to the validation and calibration rows,
+treated like the training rows. One line for each dataset, seed, treatment, head and pre-rank;
+datasets that the file has already are not computed again.
 """
 
 import argparse
@@ -24,7 +25,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank import CalibrationHead, GaussianMixture, energy_score, pce, pce_floor
+from prerank import (
+    CalibrationHead,
+    CalibrationPenalty,
+    GaussianMixture,
+    energy_score,
+    pce,
+    pce_floor,
+)
 from prerank.datasets import (
     PUBLISHED_SEEDS,
     Split,
@@ -37,7 +45,7 @@ from prerank.distributions import Cells, Rounded, Rounding, affine
 from prerank.models import MixtureNetwork
 from prerank.pits import project_pits
 from prerank.preranks import applicable
-from prerank.training import Run, Settings, TrainingData, train
+from prerank.training import Objective, Run, Settings, TrainingData, train
 from prerank.training.data import Scaler
 
 DATASETS = ("wq", "scpf", "births2", "wage", "blog_data")
@@ -53,12 +61,14 @@ class Treatment:
         rounded: whether the spread targets are those of the rounding.
         floor: of the scales, in standard deviations.
         spreads: of each training row, side by side.
+        strength: of the marginal penalty.
     """
 
     spread: Callable[[Rounding, Tensor, int], Tensor] = lambda rounding, y, seed: y
     rounded: bool = False
     floor: float = 1e-3
     spreads: int = 1
+    strength: float = 0.0
 
 
 def _scores(rounding: Rounding, y: Tensor, seed: int) -> Tensor:
@@ -67,6 +77,7 @@ def _scores(rounding: Rounding, y: Tensor, seed: int) -> Tensor:
 
 TREATMENTS = {
     "none": Treatment(),
+    "penalty": Treatment(strength=100.0),
     "scale floor .05": Treatment(floor=0.05),
     "scale floor .2": Treatment(floor=0.2),
     "ties spread": Treatment(lambda rounding, y, seed: spread_ties(y, generator=seed)),
@@ -95,8 +106,11 @@ class Problem:
             parts.append(self._data(treatment, rounding, split, seed))
         self.data = _stacked(parts)
         self.network = MixtureNetwork(self.x.shape[1], self.y.shape[1], scale_floor=treatment.floor)
-        runs = [Run(seed, place) for place, seed in enumerate(seeds)]
-        self.theta = train(self.network, self.data, runs, settings=Settings()).theta
+        runs = [Run(seed, place, treatment.strength) for place, seed in enumerate(seeds)]
+        objective = Objective(CalibrationPenalty("marginal") if treatment.strength else None)
+        self.theta = train(
+            self.network, self.data, runs, objective=objective, settings=Settings()
+        ).theta
 
     def _data(
         self, treatment: Treatment, rounding: Rounding, split: Split, seed: int

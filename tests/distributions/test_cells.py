@@ -84,7 +84,9 @@ def counts(n=400):
 FOUND = [
     ("normal", normal(), None),
     ("finely rounded", (normal(4000) * 10).round(), None),
-    ("one heavy value, but less than a third", torch.cat([normal(), torch.zeros(150)]), None),
+    ("coarsely rounded, no value in a third of the rows", (normal(4000) * 4).round(), None),
+    ("ties in less than a tenth", torch.cat([normal(), torch.zeros(40)]), None),
+    ("an atom inside", torch.cat([normal(), torch.zeros(150)]), "atoms at 0"),
     ("constant", torch.zeros(100), None),
     ("few rows, all different", torch.arange(15.0), None),
     ("few rows for each value", torch.arange(40.0).remainder(10), None),

@@ -15,13 +15,13 @@ FEW_VALUES = 20
 """A target with at most this many values is discrete."""
 
 ROWS_PER_VALUE = 5
-"""Least number of rows for each of them, on average."""
+"""Least number of rows for each of them, on average, for an atom and for a continuous part."""
+
+ATOM_SHARE = 0.1
+"""Least share of the rows that an atom beside a continuous part holds."""
 
 HEAVY_SHARE = 1 / 3
-"""A target with more values is discrete, or has atoms, if one of them holds this share of rows."""
-
-ATOM_SHARE = 0.05
-"""Least share of the rows that an atom holds."""
+"""A target with many values, none of them continuous, is discrete if one holds this share."""
 
 _MOST_ODDS = 10.0  # of an atom against the continuous part, for the width of its cell
 
@@ -185,11 +185,11 @@ class Atoms(Cells):
 def find_cells(y: Tensor) -> Levels | Atoms | None:
     r"""The cells that a target needs, from its training rows `(N,)`.
 
-    1. At most 20 values, and 5 rows for each on average: all values are `Levels`.
-    2. Otherwise one value has to hold a third of the rows. If more than half of the rows outside of
-       the atoms (values with 5 % of the rows or more) have values of their own, they are a
-       continuous part beside `Atoms`; otherwise all values are `Levels`, as those of counts.
-    3. All others, such as finely rounded measurements, are left alone (None): the ties of a value
+    1. At most 20 values, and 5 rows for each on average: the values are `Levels`.
+    2. Values with a tenth of the rows, and more than half of the other rows with values of their
+       own (5 rows of each kind at least): `Atoms` beside a continuous part.
+    3. Other repeated values, one of them in a third of the rows, such as counts: `Levels`.
+    4. All others, such as finely rounded measurements, are left alone (None): the ties of a value
        with a share p move the PCE of a continuous forecast by :math:`p^2 / 4` at most.
 
     A constant target is left alone too.
@@ -204,12 +204,16 @@ def find_cells(y: Tensor) -> Levels | Atoms | None:
     """
     values, counts = y.double().unique(return_counts=True)
     shares = counts.double() / len(y)
-    few = len(values) <= min(FEW_VALUES, len(y) / ROWS_PER_VALUE)
-    if len(values) == 1 or not (few or float(shares.max()) >= HEAVY_SHARE):
+    if len(values) == 1:
         return None
-    heavy = shares >= ATOM_SHARE
-    if few or int((~heavy).sum()) <= int(counts[~heavy].sum()) / 2:
+    heavy = (shares >= ATOM_SHARE) & (counts >= ROWS_PER_VALUE)
+    few = len(values) <= min(FEW_VALUES, len(y) / ROWS_PER_VALUE)
+    rest = int(counts[~heavy].sum())
+    repeated = int((~heavy).sum()) <= rest / 2
+    if few or (repeated and float(shares.max()) >= HEAVY_SHARE):
         return Levels.at(values, torch.special.ndtri(shares.cumsum(0)[:-1]))
+    if repeated or rest < ROWS_PER_VALUE or not bool(heavy.any()):
+        return None
     spread = y.double()[~torch.isin(y.double(), values[heavy])].std(correction=0)
     odds = (shares[heavy] / (1 - shares[heavy].sum())).clamp(max=_MOST_ODDS)
     widths = (2 * torch.pi) ** 0.5 * spread * odds

@@ -39,11 +39,17 @@ MAX_GROUPS = 1000
 # takes one that is given, which is six times as fast. The command has a seed, so that the same
 # line gives the same model; Python follows scikit-learn, where random_state=None is a new draw.
 
+METHOD = "head"
+"""How a regressor is calibrated: a head behind the network, a penalty on it, or not at all."""
+
 PENALTY_PRERANKS = "marginal+hdr"
-"""Pre-ranks of the penalty."""
+"""Pre-ranks of the penalty on a network."""
+
+HEAD_PRERANKS = "all"
+"""Pre-ranks of the penalty on a head."""
 
 STRENGTH = 10.0
-"""Strength of the penalty of an estimator."""
+"""Strength of the penalty of an estimator, on a head or on a network."""
 
 COMMAND_STRENGTH = "auto"
 """Strength of the penalty of `prerank fit`."""

@@ -27,7 +27,8 @@ Y = Y * [1.0, 100.0, 0.01] + [0.0, -500.0, 7.0]
 
 def regressor(**options):
     small = {"bins": 4, "hidden": (8,), "n_samples": 8, "max_epochs": 2, "batch_size": 32}
-    return FlowRegressor(**{**small, "device": "cpu", "random_state": 0, **options})
+    common = {"method": "network", "device": "cpu", "random_state": 0}
+    return FlowRegressor(**{**small, **common, **options})
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +125,8 @@ def test_samples_have_seeds(model):
 
 
 def test_original_units(model):
-    loc, scale = model.y_scaler_.loc[0], model.y_scaler_.scale[0]
-    inputs = model.x_scaler_(torch.from_numpy(X), clip=True)
+    loc, scale = model.y_scaler_.loc[0, 0], model.y_scaler_.scale[0, 0]
+    (inputs,) = model.x_scaler_(torch.from_numpy(X), clip=True)
     inner = model.network_.distribution(model.theta_[0].double(), inputs)
     y = torch.from_numpy(Y)
     expected = inner.log_prob((y - loc) / scale) - scale.log().sum()

@@ -35,8 +35,10 @@ Y = Y * [1.0, 100.0, 0.01] + [0.0, -500.0, 7.0]
 
 
 def regressor(**options):
+    """A regressor with a penalty; `test_methods` has those with a head."""
     small = {"n_components": 2, "hidden": (8,), "max_epochs": 1, "batch_size": 32}
-    return MixtureRegressor(**{**small, "device": "cpu", "random_state": 0, **options})
+    common = {"method": "network", "device": "cpu", "random_state": 0}
+    return MixtureRegressor(**{**small, **common, **options})
 
 
 @functools.cache
@@ -179,10 +181,10 @@ def test_it_learns_in_the_units_of_the_targets():
 
 def standardised(model, x, y):
     """The network's own output and the targets in its units."""
-    loc, scale = model.y_scaler_.loc[0], model.y_scaler_.scale[0]
+    loc, scale = model.y_scaler_.loc[0, 0], model.y_scaler_.scale[0, 0]
     inputs = model.x_scaler_(torch.from_numpy(x), clip=True).float()
     with torch.no_grad():
-        dist = model.network_(model.theta_, inputs[None])
+        dist = model.network_(model.theta_, inputs)
     dist = GaussianMixture(*(p[0].double() for p in (dist.logits, dist.loc, dist.scale_tril)))
     return dist, (torch.from_numpy(y) - loc) / scale, scale
 
@@ -200,7 +202,7 @@ def test_score_is_minus_the_energy_score_in_standardised_units(model):
     expected = -energy_score(dist, y, generator=0).mean().item()
     assert model.score(X, Y) == pytest.approx(expected, rel=1e-9)
     # The same from the public distribution.
-    loc, scale = model.y_scaler_.loc[0], model.y_scaler_.scale[0]
+    loc, scale = model.y_scaler_.loc[0, 0], model.y_scaler_.scale[0, 0]
     back = affine(model.predict_dist(X), -loc / scale, 1 / scale)
     assert model.score(X, Y) == pytest.approx(
         -energy_score(back, y, generator=0).mean().item(), rel=1e-6
@@ -587,7 +589,7 @@ def retype(folder, **changes):
 
 
 DAMAGE = {
-    "format": (lambda f: change(f, format=2), "model format 2"),
+    "format": (lambda f: change(f, format=3), "model format 3"),
     "no format": (lambda f: change(f, format=KeyError), "model format None"),
     "a list": (lambda f: (f / "model.json").write_text("[1]"), "model format None"),
     "setting": (lambda f: change(f, strength=99.0), "does not match the hash in it"),
@@ -606,7 +608,10 @@ DAMAGE = {
     "weights elsewhere": (lambda f: forge(f, weights="../model.safetensors"), "incomplete"),
     "weights that are whole numbers": (lambda f: retype(f, theta=torch.Tensor.long), "int64"),
     "weights that are NaN": (lambda f: retype(f, theta=lambda t: t * math.nan), "not finite"),
-    "a scaler too wide": (lambda f: retype(f, x_loc=lambda t: t.repeat(1, 2)), "x.loc has shape"),
+    "a scaler too wide": (
+        lambda f: retype(f, x_loc=lambda t: t.repeat(1, 1, 2)),
+        "x.loc has shape",
+    ),
     "a scaler of zero": (lambda f: retype(f, y_scale=torch.zeros_like), "not positive"),
     "names that are lists": (lambda f: forge(f, target_names=[["a"]] * DIM), "no list of texts"),
     "a name twice": (lambda f: forge(f, target_names=["a"] * DIM), "twice"),

@@ -20,12 +20,23 @@ def _diagnose(samples, *options, observed="observed.csv"):
     return ("diagnose", "--samples", samples, "--observations", observed, *options)
 
 
-_FIT = ("fit", "rivers.csv", "--targets", "flow,load", "--out", "model", "--strength", "5")
+_FIT = ("fit", "rivers.csv", "--targets", "flow,load", "--out", "model", "--method", "network")
 _IMPORT = ("datasets", "import", "rivers.csv", "--targets", "flow,load", "--out", "data")
 
 # In this order: some commands read what others have written.
 COMMANDS = {
-    "fit": (*_FIT, "--max-epochs", "3", "--components", "1", "--device", "cpu", "--json"),
+    "fit": (
+        *_FIT,
+        "--strength",
+        "5",
+        "--max-epochs",
+        "3",
+        "--components",
+        "1",
+        "--device",
+        "cpu",
+        "--json",
+    ),
     "predict": ("predict", "model", "new.csv", "--out", "new-predictions.csv", "--json"),
     "predict_samples": (
         *("predict", "model", "new.csv", "--out", "drawn.csv", "--quantiles", "0.1,0.975"),

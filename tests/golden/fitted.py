@@ -12,6 +12,7 @@ ROWS, SHOWN = 120, 5
 KINDS = ("mixture", "flow")
 _SMALL = {
     "hidden": (4,),
+    "method": "network",
     "preranks": "marginal+hdr",
     "strength": 5.0,
     "max_epochs": 5,

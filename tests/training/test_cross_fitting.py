@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from prerank.datasets import AR1Regression
+from prerank.distributions import affine
 from prerank.errors import InputError, ShapeError
 from prerank.models import MixtureNetwork
-from prerank.training import Settings
-from prerank.training.cross_fitting import cross_fit, draw_folds
+from prerank.training import Partition, Settings, TrainingData, forecast_unseen, train
+from prerank.training.cross_fitting import draw_folds
 
 SETTINGS = Settings(max_epochs=3, batch_size=32)
 
@@ -40,48 +41,76 @@ def test_folds_in_time_are_blocks():
     assert int((turned != turned.roll(1)).sum()) == 5  # round the circle
 
 
+NETWORK = MixtureNetwork(2, 2, 2, (8,))
+
+
+def trained(x, y, partition):
+    """Forecasts of unseen rows, observations, and the data and parameters behind them."""
+    data = TrainingData.build(x, y, partition.splits)
+    theta = train(NETWORK, data, partition.runs, settings=SETTINGS).theta
+    return *forecast_unseen(NETWORK, data, theta, partition.runs, partition.unseen), data, theta
+
+
+def sample(n):
+    x, y = AR1Regression(dim=2).sample(n, generator=0)
+    return x[:, :2], y
+
+
 def test_a_forecast_does_not_know_its_own_row():
-    x, y = AR1Regression(dim=2).sample(90, generator=0)
-    network = MixtureNetwork(x.shape[1], 2, 2, (8,))
-    folds = draw_folds(90, folds=3, repeats=2)
-    fitted = cross_fit(network, x, y, folds=folds, settings=SETTINGS)
-    before = fitted.unseen()
+    x, y = sample(90)
+    partition = Partition.crossed(90, folds=3, members=2)
+    before = trained(x, y, partition)[0]
     assert before.logits.shape == (90, 4)
     wild = y.clone()
     wild[17] += 50
-    after = cross_fit(network, x, wild, folds=folds, settings=SETTINGS).unseen()
-    same = (before.loc == after.loc).flatten(1).all(1)
-    # Rows of the folds of row 17 are forecast by networks that have not seen it either.
-    beside = (folds == folds[:, 17:18]).all(0)
-    assert bool(same[beside].all())
+    data = TrainingData.build(x, wild, partition.splits)
+    theta = train(NETWORK, data, partition.runs, settings=SETTINGS).theta
+    after = forecast_unseen(NETWORK, data, theta, partition.runs, partition.unseen)[0]
+    # Row 17 does not move the networks that forecast it; the units are those of the first split.
+    loc, scale = (getattr(data.y_scaler, name)[0, 0] for name in ("loc", "scale"))
+    old = TrainingData.build(x, y, partition.splits).y_scaler
+    moved = affine(after, loc, scale)
+    unmoved = affine(before, old.loc[0, 0], old.scale[0, 0])
+    same = torch.isclose(moved.loc, unmoved.loc, rtol=1e-9).flatten(1).all(1)
+    folds = draw_folds(90, folds=3, repeats=2)
+    assert bool(same[(folds == folds[:, 17:18]).all(0)].all())
     assert bool(same[17])
     assert not bool(same.all())
 
 
-def test_forecasts_are_in_original_units():
-    x, y = AR1Regression(dim=2).sample(200, generator=0)
-    network = MixtureNetwork(x.shape[1], 2, 1, (16,))
-    folds = draw_folds(200)
-    unit, origin = torch.tensor([1e3, 1e-3]), torch.tensor([5.0, -7.0])
-    one, other = (
-        cross_fit(network, x, target, folds=folds, settings=SETTINGS).unseen()
-        for target in (y, origin + unit * y)
-    )
-    # Numbers around -7 are exact to 5e-7 in float32, which are 5e-4 in units of .001.
-    torch.testing.assert_close((other.mean - origin) / unit, one.mean, rtol=1e-3, atol=2e-3)
+@pytest.mark.parametrize(
+    "partition",
+    [Partition.single(60, members=2), Partition.single(60), Partition.crossed(60, folds=3)],
+    ids=["two members", "validation rows", "folds"],
+)
+def test_each_row_gets_the_forecasts_of_its_networks(partition):
+    x, y = sample(60)
+    y = y * torch.tensor([1e3, 1e-3]) + 7
+    dist, observed, data, theta = trained(x, y, partition)
+    numbers = torch.cat(partition.unseen).unique().tolist()
+    first = data.y_scaler.select([0])
+    torch.testing.assert_close(observed, first(y.double())[0][numbers], rtol=1e-5, atol=1e-5)
+    for place in (0, len(numbers) // 2, len(numbers) - 1):
+        row = numbers[place]
+        expected = []
+        for run, parameters, unseen in zip(partition.runs, theta, partition.unseen, strict=True):
+            if row in unseen:
+                own = NETWORK(parameters[None], data.x[run.split, row][None, None])
+                scaler = data.y_scaler.select([run.split])
+                expected.append(first(scaler.loc + scaler.scale * own.loc[0, 0])[0])
+        torch.testing.assert_close(dist.loc[place], torch.cat(expected), rtol=1e-5, atol=1e-5)
 
 
-def test_each_row_gets_the_forecast_of_its_fold():
-    x, y = AR1Regression(dim=2).sample(60, generator=0)
-    network = MixtureNetwork(x.shape[1], 2, 1, (8,))
-    fitted = cross_fit(network, x, y, folds=draw_folds(60, folds=3), settings=SETTINGS)
-    loc = fitted.unseen().loc[:, 0]
-    for row in (0, 31, 59):
-        split = int(fitted.folds[0, row])
-        stack = network(fitted.theta[split : split + 1], fitted.data.x[split : split + 1, [row]])
-        scaler = fitted.data.y_scaler.member(split)
-        expected = scaler.loc + scaler.scale * stack.loc[0, 0]
-        torch.testing.assert_close(loc[row], expected[0].float())
+@pytest.mark.parametrize("kind", ["groups", "time"])
+def test_a_single_split_holds_out_groups_or_the_last_block(kind):
+    order = np.random.default_rng(1).permutation(50)
+    labels = order if kind == "time" else order % 10
+    partition = Partition.single(50, splits=3, **{kind: labels})
+    held = [set(labels[stop.numpy()].tolist()) for _, stop in partition.splits]
+    kept = [set(labels[rows.numpy()].tolist()) for rows, _ in partition.splits]
+    assert all(one.isdisjoint(other) for one, other in zip(held, kept, strict=True))
+    if kind == "time":
+        assert held == [set(range(40, 50)), set(range(30, 40)), set(range(20, 30))]
 
 
 @pytest.mark.parametrize(

@@ -135,18 +135,18 @@ def test_tables_and_tensors_are_taken():
         assert torch.equal(build(a, b).x, plain.x)
 
 
-def test_scaler_member():
+def test_scalers_of_some_splits():
     x, _ = table()
     train = torch.stack([part for part, _ in splits()])
     scaler = Scaler.fit(torch.from_numpy(x)[train])
     for u in range(3):
-        one = scaler.member(u)
-        assert one.loc.shape == (1, 4)
+        one = scaler.select([u])
+        assert one.loc.shape == (1, 1, 4)
         expected = Scaler.fit(torch.from_numpy(x)[train[u]])
         for part in ("loc", "scale", "low", "high"):
-            torch.testing.assert_close(getattr(one, part), getattr(expected, part))
+            torch.testing.assert_close(getattr(one, part)[0], getattr(expected, part))
         new = torch.from_numpy(x[:5] * 100)
-        torch.testing.assert_close(one(new), (new - expected.loc) / expected.scale)
+        torch.testing.assert_close(one(new)[0], (new - expected.loc) / expected.scale)
         held = one(new, clip=True)
         assert torch.equal(held, one(new).clamp(expected.low, expected.high))
 

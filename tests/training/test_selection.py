@@ -211,7 +211,7 @@ def test_pairing_removes_what_the_runs_share():
 def test_table_columns():
     assert list(choose_strength([BASE]).table.columns) == [
         *("strength", "excess", "excess_gain", "gain_se", "energy", "energy_ratio", "ratio_se"),
-        *("within_budget", "improves", "chosen"),
+        *("within_budget", "improves", "chosen", "nll_change"),
     ]
 
 

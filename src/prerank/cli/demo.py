@@ -107,6 +107,7 @@ def _fitted(
 
     model = MixtureRegressor(
         n_components=1,
+        method="network",
         preranks=_PENALTY,
         strength=strength,
         lr=3e-3,

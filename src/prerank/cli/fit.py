@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +16,9 @@ from prerank.cli.messages import AsJson, Quiet, named_by, one_line_errors, print
 from prerank.errors import InputError
 from prerank.files import new_folder
 from prerank.files.user_tables import read_training_table
+
+if TYPE_CHECKING:
+    from prerank.estimators import MixtureRegressor
 
 __all__ = ["MaxEpochs", "Seed", "fit"]
 
@@ -51,14 +54,30 @@ def fit(
         list[str] | None,
         typer.Option(metavar="NAMES", help="Columns to leave aside, such as names and dates."),
     ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="`head` calibrates behind the network, `network` in it, `none` not at all."
+        ),
+    ] = defaults.METHOD,
+    members: Annotated[
+        int, typer.Option(min=1, help="Networks whose mixture is the prediction.")
+    ] = 1,
     preranks: Annotated[
-        str, typer.Option(help="Pre-ranks of the penalty; see `prerank explain`.")
-    ] = defaults.PENALTY_PRERANKS,
+        str | None,
+        typer.Option(
+            help="Pre-ranks of the penalty; see `prerank explain`. Default: all for `head`, "
+            f"{defaults.PENALTY_PRERANKS} for `network`."
+        ),
+    ] = None,
     strength: Annotated[
         str, typer.Option(help="Penalty strength: a number, 0 to disable it, or `auto`.")
     ] = defaults.COMMAND_STRENGTH,
     budget: Annotated[
-        float, typer.Option(min=0, help="By how much the energy score may worsen, for `auto`.")
+        float,
+        typer.Option(
+            min=0, help="By how much the energy score may worsen, for `network` and `auto`."
+        ),
     ] = defaults.BUDGET,
     components: Annotated[
         int, typer.Option(min=1, help="Gaussians in the mixture.")
@@ -108,6 +127,8 @@ def fit(
         kept, test = train_test_split(list(range(n)), test_size=held_out, random_state=seed)
         model = MixtureRegressor(
             components,
+            method=method,
+            members=members,
             preranks=preranks,
             strength=_number_or_auto(strength),
             budget=budget,
@@ -139,19 +160,39 @@ def fit(
                 model.save(folder)
                 write_page(page, folder / REPORT)
         if as_json:
-            facts = {"strength": model.strength_, "energy_score": score, "n_train": len(kept)}
+            facts = {
+                "strength": model.strength_,
+                "energy_score": score,
+                "n_train": len(kept),
+                "method": method,
+                "members": members,
+                "head": _changes(model),
+            }
             files = {"model": str(out), "report": str(out / REPORT)}
             print_json({**files, **facts, **as_record(diagnosis)})
         elif not quiet:
-            chosen = (
-                model.selection_.reason if model.selection_ else f"strength {model.strength_:g}"
-            )
             typer.echo(
-                f"Trained on {len(kept):,} rows, {len(test):,} held out. Penalty: {chosen}.\n"
+                f"Trained on {len(kept):,} rows, {len(test):,} held out. {_calibration(model)}.\n"
                 f"Energy score on held-out rows: {score:.4f} (in standard deviations of the "
                 f"targets).\n{diagnosis.verdict()}\nModel: {out}; report: {out / REPORT}\n"
                 f"Next: prerank predict {out} NEW.csv --out predictions.parquet"
             )
+
+
+def _calibration(model: "MixtureRegressor") -> str:
+    """What was done, in a sentence without its full stop."""
+    changes = _changes(model)
+    if changes is not None:
+        rows = f"Head, fitted to {model.head_rows_:,} rows: "
+        return rows + ("; ".join(changes) or "nothing to change")
+    if model.selection_ is not None:
+        return f"Penalty: {model.selection_.reason}"
+    return f"Penalty: strength {model.strength_:g}" if model.strength_ else "Likelihood alone"
+
+
+def _changes(model: "MixtureRegressor") -> list[str] | None:
+    """What the head changes; None where there is none."""
+    return None if model.head_ is None else model.head_.report().splitlines()
 
 
 def _number_or_auto(strength: str) -> float | str:

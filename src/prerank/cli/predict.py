@@ -77,7 +77,7 @@ def predict(
         remarks = list(_unknown(known, x))
         drawn = None
         if samples:
-            drawn = fitted.predict_dist(x).sample((samples,), generator=seed).numpy()
+            drawn = fitted.sample(x, samples, random_state=seed).reshape(samples, len(x), -1)
 
         def write(file: Path) -> None:
             (table.to_csv if suffix == ".csv" else table.to_parquet)(file, index=False)

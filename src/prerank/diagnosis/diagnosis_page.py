@@ -50,7 +50,7 @@ def diagnosis_page(
         title: of the page.
         verdict: on top of the page; that of the findings by default.
         groups: findings within groups of rows; each gets a row of a table, and its own verdict.
-        before: of the same rows and pre-ranks, by the predictor without a penalty.
+        before: of the same rows and pre-ranks, by the predictor before its calibration.
         selection: how the strength was chosen.
         examples: single predictions with their observations.
         settings: what else to state at the end, beside numbers of rows and versions.
@@ -120,7 +120,7 @@ def _comparison(before: "Diagnosis", after: "Diagnosis") -> Section:
         if label in after.by_prerank
     ]
     legend = _WORDS["legend_of_comparison"]
-    return Section("Before and after the penalty", table=pd.DataFrame(rows), legend=legend)
+    return Section("Before and after calibration", table=pd.DataFrame(rows), legend=legend)
 
 
 def _group_table(groups: "Mapping[str, Diagnosis]") -> "pd.DataFrame":
@@ -147,7 +147,7 @@ def _reliability(findings: "Diagnosis", before: "Diagnosis | None") -> Section:
         grid.plot(figure)
         caption = display.caption + _doubt(findings, display)
         if former is not None:
-            caption = f"After the penalty, {caption} Before, {former.caption}"
+            caption = f"After calibration, {caption} Before, {former.caption}"
         shown.append(Illustration(figure, caption))
     words = "The share of PITs up to each level: the diagonal is right, the band is chance."
     return Section("Reliability", (words,), illustrations=tuple(shown))

@@ -1,7 +1,6 @@
-"""What all regressors share: tables in, a trained network, scores and diagnoses out."""
+"""What all regressors share: tables in, trained networks, scores and diagnoses out."""
 
 import copy
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,26 +15,26 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
+from torch.distributions import Distribution
 
 from prerank import defaults
 from prerank.diagnosis import Diagnosis, diagnose
 from prerank.distributions import GaussianMixture, affine
+from prerank.distributions.draws import forked_state
+from prerank.distributions.noise import as_noise
 from prerank.errors import InputError
+from prerank.estimators.methods import Method
 from prerank.estimators.persistence import save_model
 from prerank.files.encoding import check_table, in_order, text_encoder
 from prerank.inputs import as_device, as_tensor, column_labels, column_names, refuse_dataset
-from prerank.models import FlowDistribution, FlowNetwork, MixtureNetwork
-from prerank.penalty import CalibrationPenalty
-from prerank.preranks import PreRankLike, parse
+from prerank.models import FlowDistribution, FlowMixture, FlowNetwork, MixtureNetwork
+from prerank.models.members import forecast_each, pooled
+from prerank.preranks import PreRankLike
 from prerank.scores import energy_score
-from prerank.training import Progress, Run, Settings, TrainingData, train_calibrated
-from prerank.training.calibrated import divergence
+from prerank.training import Progress, Settings, TrainingData
 
 __all__ = ["JointRegressor"]
 
-Predicted = GaussianMixture | FlowDistribution
-
-_SELECTION_SPLITS = 3
 _UNITS = "standard deviations of the training targets"
 _MIN_STEPS = 10
 _TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose accuracy
@@ -43,18 +42,21 @@ _TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose a
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A network from inputs to joint distributions of the targets, trained with a penalty.
+    """Networks from inputs to joint distributions of the targets, and their calibration.
 
-    A regressor says which network it trains (`network_class`), what that predicts in standardised
-    units (`_distribution`), and what point and which quantiles stand for that. The arguments are
-    those that all have.
+    A regressor says which network it trains (`network_class`), and what point and which quantiles
+    stand for a prediction. The arguments are those that all have.
     """
 
     hidden: Sequence[int] = (100, 100)
     scale_floor: float = defaults.SCALE_FLOOR
-    preranks: PreRankLike = defaults.PENALTY_PRERANKS
+    method: str = defaults.METHOD
+    members: int = 1
+    folds: int | None = None
+    preranks: PreRankLike | None = None
     strength: float | str = defaults.STRENGTH
     budget: float = defaults.BUDGET
+    nll_budget: float | None = None
     max_epochs: int = defaults.MAX_EPOCHS
     patience: int = defaults.PATIENCE
     batch_size: int = defaults.BATCH_SIZE
@@ -77,10 +79,6 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return defaults.TRAINING_SAMPLES
 
     @abstractmethod
-    def _distribution(self, x: Tensor) -> Predicted:
-        """Predictions for standardised inputs `(N, L)`: standardised too, in float64."""
-
-    @abstractmethod
     def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
         """Marginal quantiles in original units, `(Q, N, D)`."""
 
@@ -94,8 +92,17 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Marginal quantiles in original units, `(Q, N, D)`."""
         return self._shaped(self._quantiles(X, [float(q) for q in quantiles]))
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on inputs `(N, L)` and targets `(N, D)` or `(N,)`: arrays or DataFrames."""
+    def fit(self, X: Any, y: Any, *, groups: Any = None, time: Any = None) -> Self:
+        """Train on inputs `(N, L)` and targets `(N, D)` or `(N,)`: arrays or DataFrames.
+
+        Args:
+            X: inputs.
+            y: targets.
+            groups: name of each row's group, `(N,)`: rows of a group are trained on together, or
+                held out together.
+            time: time of each row, `(N,)`: held-out rows are blocks of neighbours in time.
+        """
+        method = Method.of(self)
         inputs, targets = self._check_training(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         network = self.network_class(
@@ -105,43 +112,26 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             tuple(self.hidden),
             scale_floor=self.scale_floor,
         )
-        splits = self._splits(len(inputs), seed)
-        data = TrainingData.build(inputs, targets, splits, device=self._device())
-        terms, settings = parse(self.preranks), self._settings()
+        partition = method.partition(len(inputs), seed, groups=groups, time=time)
+        data = TrainingData.build(inputs, targets, partition.splits, device=self._device())
         with _progress_bar(bool(self.verbose)) as on_epoch:
-            training = train_calibrated(
-                network,
-                data,
-                [Run(seed, split) for split in range(len(splits))],
-                penalty=CalibrationPenalty(terms, n_samples=self._penalty_draws)
-                if self.strength
-                else None,
-                strength=self.strength,
-                budget=self.budget,
-                settings=settings,
-                on_epoch=on_epoch,
+            fitted = method.train(
+                network, data, partition, seed, settings=self._settings(), on_epoch=on_epoch
             )
-        selection, chosen = training.selection, training.trained[training.strength]
-        if selection is not None and selection.strength is None:
-            warnings.warn(
-                f"{selection.reason}: the model is trained without a penalty (strength_ = 0); "
-                "selection_.table has the trace",
-                stacklevel=2,
-            )
-        if training.base is None or not bool(chosen.objective[0].isfinite()):
-            raise divergence(settings)
         self.network_ = network
-        self.theta_, self.base_theta_ = (t[:1].cpu().clone() for t in (chosen.theta, training.base))
-        self.strength_, self.selection_ = training.strength, selection
-        self.x_scaler_ = data.x_scaler.member(0)
-        self.y_scaler_ = data.y_scaler.member(0)
+        self.theta_, self.base_theta_ = fitted.theta, fitted.base
+        self.strength_, self.selection_ = fitted.strength, fitted.selection
+        self.head_, self.head_rows_ = fitted.head, fitted.head_rows
+        self.folds_ = method.folds_of(len(inputs)) if self.head_ is not None else 0
+        if self.head_ is not None:
+            self.head_.target_names_ = self.target_names_
+        splits = list(dict.fromkeys(partition.runs[member].split for member in partition.members))
+        self.x_scaler_, self.y_scaler_ = (s.select(splits) for s in (data.x_scaler, data.y_scaler))
         return self
 
-    def predict_dist(self, X: Any) -> Predicted:
+    def predict_dist(self, X: Any) -> Distribution:
         """Predictive distributions in original units, in float64."""
-        dist = affine(self._distribution(self._standard_inputs(X)), *self._units)
-        assert isinstance(dist, Predicted)
-        return dist
+        return affine(self._distribution(self._standard_inputs(X)), *self._units)
 
     def sample(
         self,
@@ -151,7 +141,11 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         random_state: int | None = None,
     ) -> npt.NDArray[np.float64]:
         """Joint samples in original units, `(S, N, D)`."""
-        return self._shaped(self.predict_dist(X).sample((n_samples,), generator=random_state))
+        dist = self.predict_dist(X)
+        if isinstance(dist, GaussianMixture | FlowDistribution | FlowMixture):
+            return self._shaped(dist.sample((n_samples,), generator=random_state))
+        with forked_state(as_noise(random_state)):
+            return self._shaped(dist.sample(torch.Size((n_samples,))))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Minus the mean energy score in standardised units: larger is better."""
@@ -171,14 +165,18 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return diagnose(dist, named, **{"units": _UNITS, **options})
 
     def without_penalty(self) -> Self:
-        """The model as it was before the penalty came in, to see what that has changed.
+        """The model as it was before its calibration, to see what that has changed.
 
-        It is there after `fit`, and not saved with the model.
+        Without the head, if it has one. A network that was trained with a penalty has its base
+        after `fit`; that is not saved with the model.
         """
         check_is_fitted(self)
+        model = copy.copy(self)
+        if self.head_ is not None:
+            model.head_, model.strength_ = None, 0.0
+            return model
         if not hasattr(self, "base_theta_"):
             raise InputError("the model without the penalty is not saved: fit again to have it")
-        model = copy.copy(self)
         model.theta_, model.strength_, model.selection_ = self.base_theta_, 0.0, None
         return model
 
@@ -198,20 +196,24 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _units(self) -> tuple[Tensor, Tensor]:
         """Means and standard deviations of the targets, `(D,)` each."""
-        return self.y_scaler_.loc.squeeze(0), self.y_scaler_.scale.squeeze(0)
+        return self.y_scaler_.loc[0, 0], self.y_scaler_.scale[0, 0]
 
     def _shaped(self, values: Tensor) -> npt.NDArray[np.float64]:
         """Results `(..., D)` as an array, without the last axis after a fit to a vector."""
         array: npt.NDArray[np.float64] = values.cpu().numpy()
         return array[..., 0] if self.flat_target_ else array
 
-    def _splits(self, n: int, seed: int) -> list[tuple[Tensor, Tensor]]:
-        """Training and validation rows: one split, or several to select a strength on."""
-        generator = torch.Generator().manual_seed(seed)
-        validation = max(2, round(defaults.VALIDATION_SHARE * n))
-        count = _SELECTION_SPLITS if isinstance(self.strength, str) else 1
-        orders = [torch.randperm(n, generator=generator) for _ in range(count)]
-        return [(order[validation:], order[:validation]) for order in orders]
+    def _distribution(self, x: Tensor) -> Distribution:
+        """Calibrated predictions for inputs `(M or 1, N, L)`, in standardised units and float64."""
+        dist = self._forecast(x)
+        return dist if self.head_ is None else self.head_(dist)
+
+    def _forecast(self, x: Tensor) -> Distribution:
+        """Predictions of all members together, before the head."""
+        members = len(self.theta_)
+        reference = self.y_scaler_.select([0])
+        units = (part.expand(members, -1, -1) for part in self.y_scaler_.relative_to(reference))
+        return pooled(forecast_each(self.network_, self.theta_, x.expand(members, -1, -1), *units))
 
     def _settings(self) -> Settings:
         return Settings(
@@ -229,11 +231,6 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         if y is None:
             raise InputError("this regressor requires y to be passed, but the target y is None")
-        number = isinstance(self.strength, int | float | np.number)
-        if self.strength != "auto" and not (number and 0 <= float(self.strength) < np.inf):
-            raise InputError(f"strength must be at least 0 or 'auto', got {self.strength!r}")
-        if not self.budget >= 0:
-            raise InputError(f"budget must not be negative, got {self.budget!r}")
         if isinstance(self.hidden, int | float):
             raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
         refuse_dataset(y, "y")
@@ -277,7 +274,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.x_scaler_(as_tensor(self._encode(X), "X"), clip=True)
 
-    def _standard_pair(self, X: Any, y: Any) -> tuple[Predicted, Tensor]:
+    def _standard_pair(self, X: Any, y: Any) -> tuple[Distribution, Tensor]:
         dist = self._distribution(self._standard_inputs(X))
         refuse_dataset(y, "y")
         if self.named_targets_:
@@ -291,7 +288,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"{targets.shape}"
             )
         observed = as_tensor(targets.reshape(rows, -1), "y")
-        return dist, self.y_scaler_(observed)
+        return dist, self.y_scaler_.select([0])(observed)[0]
 
     def _device(self) -> torch.device:
         if self.device is None:

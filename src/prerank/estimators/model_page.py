@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from prerank.defaults import PENALTY_PRERANKS
 from prerank.diagnosis import Diagnosis
 from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.estimators.base import JointRegressor
@@ -29,7 +30,7 @@ def fit_page(
     title: str,
     settings: Mapping[str, str] | None = None,
 ) -> tuple[Page, Diagnosis]:
-    """Diagnose a fitted model on held-out rows, before and after the penalty.
+    """Diagnose a fitted model on held-out rows, before and after its calibration.
 
     Args:
         model: as `fit` left it.
@@ -42,13 +43,13 @@ def fit_page(
         The page, and the diagnosis that it shows.
     """
     diagnosis = model.diagnose(x, y)
-    before = model.without_penalty().diagnose(x, y) if model.strength_ else None
+    changed = model.head_ is not None or model.strength_
+    before = model.without_penalty().diagnose(x, y) if changed else None
     parameter, name = model.own_parameter
     stated = {
-        "penalty": str(model.preranks),
-        "strength": f"{model.strength_:g}",
+        **_calibration(model),
+        "members": str(model.members),
         name: str(getattr(model, parameter)),
-        "budget": f"{model.budget:.0%}",
         "energy score": f"{-model.score(x, y):.4f} (in standard deviations of the targets)",
         "inputs": joined_names(map(str, x.columns)),
         "targets": joined_names(model.target_names_),
@@ -62,6 +63,31 @@ def fit_page(
         settings={**(settings or {}), **stated},
     )
     return page, diagnosis
+
+
+def _calibration(model: JointRegressor) -> dict[str, str]:
+    """The method and what it did, in words."""
+    head = model.head_
+    if head is not None:
+        rows = f"{model.head_rows_:,} rows that its networks were not fitted to"
+        folds = f", by cross-fitting in {model.folds_} folds" if model.folds_ else ""
+        return {
+            "method": "head: a calibration head behind the networks",
+            "head fitted to": f"{rows}{folds}",
+            "head changes": "; ".join(head.report().splitlines()),
+            "penalty": str(head.preranks),
+            "strength": f"{model.strength_:g}",
+        }
+    if model.method != "network":
+        return {"method": "none: likelihood alone"}
+    limit = "none" if model.nll_budget is None else f"{model.nll_budget:g} nats"
+    return {
+        "method": "network: a penalty on the network",
+        "penalty": str(model.preranks or PENALTY_PRERANKS),
+        "strength": f"{model.strength_:g}",
+        "budget": f"{model.budget:.0%}",
+        "budget of likelihood": limit,
+    }
 
 
 def _examples(

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from math import isfinite
@@ -25,17 +26,20 @@ from prerank.files import (
     writing,
 )
 from prerank.files.encoding import TableEncoder
+from prerank.inputs import as_count
+from prerank.recalibration import CalibrationHead
 from prerank.training.data import Scaler
 from prerank.training.selection import Judgement, Selection
 
 __all__ = ["REPORT", "check_model_folder", "read_model", "save_model"]
 
-FORMAT = 1
+FORMAT = 2
 REPORT = "report.html"
 """Name of the page that may lie beside a model."""
 
 _SETTINGS = "model.json"
 _OF_A_MODEL = re.compile(rf"{re.escape(_SETTINGS)}|{re.escape(REPORT)}|[0-9a-f]+\.safetensors")
+_READ = (1, FORMAT)  # format 1 has one network and no head
 _SHOWN_FILES = 3
 _SCALERS = {"x": "x_scaler_", "y": "y_scaler_"}
 _FACTS: dict[str, Callable[[Any], Any]] = {  # attributes of the model, with a _ behind the name
@@ -45,20 +49,21 @@ _FACTS: dict[str, Callable[[Any], Any]] = {  # attributes of the model, with a _
     "n_features_in": int,
     "named_targets": bool,
 }
+_HEAD_FACTS = ("head_rows", "folds")
 
 
 def save_model(model: Any, path: str | PathLike[str]) -> None:
     """Write a fitted model to a folder.
 
-    The weights get a name of their own, and `model.json`, which holds that name and their hash, is
-    written last: an interrupted save leaves the model that was there before.
+    Weights and head get names of their own, and `model.json`, which holds these names and their
+    hashes, is written last: an interrupted save leaves the model that was there before.
     """
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(model)
     folder = Path(path)
     parameters = model.get_params(deep=False)
-    if not isinstance(parameters["preranks"], str):
+    if not isinstance(parameters["preranks"], str | None):
         parameters["preranks"] = _as_text(model)
     if not isinstance(parameters["random_state"], int | np.integer):
         parameters["random_state"] = None  # a generator's state is not part of the model
@@ -76,7 +81,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
             **{name: _plain(value) for name, value in asdict(model.network_).items()},
             "hidden": parameters["hidden"],
         },
-        **{name: getattr(model, f"{name}_") for name in _FACTS},
+        **{name: getattr(model, f"{name}_") for name in (*_FACTS, *_HEAD_FACTS)},
         "selection": _plain_selection(model.selection_),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "target_names": list(model.target_names_),
@@ -86,9 +91,13 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     name = hashlib.sha256(model.theta_.contiguous().numpy().tobytes()).hexdigest()[:16]
     weights = write_tensors(folder / f"{name}.safetensors", tensors, {"format": str(FORMAT)})
     settings |= {"weights": weights.name, "weights_sha256": _sha256(weights)}
+    head = None if model.head_ is None else folder / f"{secrets.token_hex(8)}.safetensors"
+    if head is not None:
+        model.head_.save(head)
+    settings |= {"head": head and head.name, "head_sha256": head and _sha256(head)}
     write_json(folder / _SETTINGS, {**settings, "sha256": _digest(settings)})
     for older in folder.glob("[0-9a-f]*.safetensors"):
-        if older != weights:
+        if older not in (weights, head):
             older.unlink()
 
 
@@ -101,31 +110,39 @@ def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
     """
     folder = Path(path)
     settings = read_json(check_within(folder / _SETTINGS, folder))
-    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
-        version = settings.get("format") if isinstance(settings, dict) else None
+    version = settings.get("format") if isinstance(settings, dict) else None
+    if version not in _READ:
         raise InputError(
-            f"{folder} has model format {version!r}, but this version of prerank reads {FORMAT}: "
-            "use the version that wrote it"
+            f"{folder} has model format {version!r}, but this version of prerank reads {FORMAT} "
+            "and older: use the version that wrote it"
         )
     if settings.pop("sha256", None) != _digest(settings):
         raise InputError(
             f"{folder / _SETTINGS} does not match the hash in it: the file was changed"
         )
-    weights = check_within(folder / Path(str(settings.get("weights"))).name, folder)
-    if not weights.is_file():
-        raise InputError(f"{folder} has no {weights.name}: the model is incomplete")
-    if _sha256(weights) != settings.get("weights_sha256"):
-        raise InputError(
-            f"{weights} does not match the hash in {_SETTINGS}: the file was changed or belongs to "
-            "another model"
-        )
-    tensors, _ = read_tensors(weights)
+    tensors, _ = read_tensors(_part_of(folder, settings, "weights"))
+    head = None if settings.get("head") is None else _part_of(folder, settings, "head")
     try:
-        return _restore(settings, tensors, {kind.__name__: kind for kind in kinds})
+        model = _restore(settings, tensors, {kind.__name__: kind for kind in kinds})
+        model.head_ = None if head is None else _restore_head(model, head)
+        return model
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error.__cause__, ImportError):
             raise  # it says what to install
         raise InputError(f"{folder / _SETTINGS} is not a complete model: {error!r}") from error
+
+
+def _part_of(folder: Path, settings: dict[str, Any], name: str) -> Path:
+    """The file of the weights or of the head, if it is the one that was saved."""
+    path = check_within(folder / Path(str(settings.get(name))).name, folder)
+    if not path.is_file():
+        raise InputError(f"{folder} has no {path.name}: the model is incomplete")
+    if _sha256(path) != settings.get(f"{name}_sha256"):
+        raise InputError(
+            f"{path} does not match the hash in {_SETTINGS}: the file was changed or belongs to "
+            "another model"
+        )
+    return path
 
 
 def check_model_folder(path: str | PathLike[str], *, replace: bool = False) -> None:
@@ -170,19 +187,29 @@ def _restore(
 ) -> Any:
     if settings["class"] not in kinds:
         raise ValueError(f"unknown class {settings['class']!r}")
-    parameters, network = settings["parameters"], settings["network"]
+    old, network = settings["format"] == 1, settings["network"]
+    parameters = _newer(settings["parameters"]) if old else settings["parameters"]
     model = kinds[settings["class"]](**{**parameters, "hidden": tuple(parameters["hidden"])})
     model.network_ = model.network_class(**{**network, "hidden": tuple(network["hidden"])})
-    model.theta_ = _numbers(tensors, "theta", (1, model.network_.n_parameters))
+    members = as_count(parameters["members"], "members", minimum=1)
+    model.theta_ = _numbers(tensors, "theta", (members, model.network_.n_parameters))
     widths = {"x": model.network_.n_inputs, "y": model.network_.n_targets}
     for key, attribute in _SCALERS.items():
         names = [part.name for part in fields(Scaler)]
-        parts = {name: _numbers(tensors, f"{key}.{name}", (1, widths[key])) for name in names}
+        stack = 1 if old else len(tensors[f"{key}.loc"])  # one scaler for all members, or one each
+        if stack not in (1, members):
+            raise ValueError(f"{stack} scalers for {members} members")
+        shape = (1, widths[key]) if old else (stack, 1, widths[key])
+        parts = {
+            name: _numbers(tensors, f"{key}.{name}", shape).reshape(stack, 1, -1) for name in names
+        }
         if not (parts["scale"] > 0).all():
             raise ValueError(f"{key}.scale is not positive")
         setattr(model, attribute, Scaler(**parts))
     for name, kind in _FACTS.items():
         setattr(model, f"{name}_", kind(settings[name]))
+    for name in _HEAD_FACTS:
+        setattr(model, f"{name}_", 0 if old else int(settings[name]))
     model.selection_ = _restore_selection(settings["selection"])
     if settings["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(_texts(settings["feature_names_in"]), dtype=object)
@@ -195,7 +222,28 @@ def _restore(
     return model
 
 
-def _numbers(tensors: dict[str, torch.Tensor], name: str, shape: tuple[int, int]) -> torch.Tensor:
+def _newer(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of a model of format 1: its network was penalised, or nothing was."""
+    if parameters["strength"] == 0:
+        return {**parameters, "members": 1, "method": "none", "preranks": None}
+    return {**parameters, "members": 1, "method": "network"}
+
+
+def _restore_head(model: Any, path: Path) -> CalibrationHead:
+    """A head that changes predictions of this model into finite ones."""
+    head = CalibrationHead.load(path)
+    model.head_ = head
+    try:
+        dist = model._distribution(torch.zeros(1, 1, model.network_.n_inputs, dtype=torch.float64))
+        density = dist.log_prob(torch.zeros(1, model.n_outputs_, dtype=torch.float64))
+    except (RuntimeError, IndexError) as error:
+        raise ValueError(f"the head does not fit the network: {error}") from error
+    if bool(density.isnan().any()):
+        raise ValueError("the head has parameters that are not finite")
+    return head
+
+
+def _numbers(tensors: dict[str, torch.Tensor], name: str, shape: tuple[int, ...]) -> torch.Tensor:
     """A tensor of the file that holds what the model needs."""
     tensor = tensors[name]
     if tensor.dtype not in (torch.float32, torch.float64) or tensor.shape != shape:

@@ -1,4 +1,4 @@
-"""Multi-output regressors that are calibrated while they train: Gaussian mixtures, spline flows."""
+"""Calibrated multi-output regressors: Gaussian mixtures and spline flows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,13 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from prerank import defaults
 from prerank.distributions import GaussianMixture
 from prerank.distributions.densities import mixture_quantiles
 from prerank.estimators.base import JointRegressor
 from prerank.estimators.persistence import read_model
-from prerank.models import FlowDistribution, FlowNetwork, MixtureNetwork
+from prerank.models import FlowDistribution, FlowMixture, FlowNetwork, MixtureNetwork
+from prerank.models.flow_distribution import point_quantiles
+from prerank.recalibration.copies import Copies
 
 __all__ = ["FlowRegressor", "MixtureRegressor", "load_model"]
 
@@ -24,17 +27,21 @@ _ROWS = 2048  # of a flow at a time: each has a thousand points to take quantile
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MixtureRegressor(JointRegressor):
-    r"""Mixture density network trained with a calibration penalty.
+    r"""Mixture density network, or several of them, with a calibration head behind.
 
-    .. math:: \min_\theta \; \frac1N \sum_i -\log f_\theta(y_i \mid x_i)
+    .. math:: \min_\theta \; \frac1N \sum_i -\log f_\theta(y_i \mid x_i), \qquad
+              \min_h \; \frac1n \sum_j -\log h(f_\theta)(y_j \mid x_j)
               + \lambda \, R(\text{preranks})
+
+    By default, the networks are trained by likelihood alone, and a `prerank.CalibrationHead` h is
+    fitted to their forecasts of rows that they were not fitted to. With `method="network"` the
+    penalty R is added to the likelihood of the network itself.
 
     Inputs and targets are standardised by the training rows; training, selection, scores and
     diagnosis happen in these units, predictions come back in the original ones. A fifth of the
-    rows validates: training stops on the objective there, without the penalty first and then,
-    going on from there, with it, which aims at calibration on those rows too. Inputs beyond the
-    range of the training rows are taken as its end: a network would go on in a straight line,
-    however far.
+    rows stops the training. A network with a penalty is trained without it first, and goes on
+    from there with it. Inputs beyond the range of the training rows are taken as its end: a network
+    would go on in a straight line, however far.
 
     Args:
         n_components: number of Gaussians.
@@ -42,10 +49,20 @@ class MixtureRegressor(JointRegressor):
         scale_floor: least scale of a Gaussian, in standard deviations of the targets. Where these
             take few values, one well below the gap between them (.05, say) keeps the densities
             from becoming spikes.
-        preranks: what the penalty looks at, such as `"marginal+hdr"`.
-        strength: lambda, or `"auto"`: the one with the least calibration error on validation rows
-            whose energy score stays within the budget, over three paired splits.
-        budget: by how much the energy score may worsen, for `"auto"`.
+        method: `"head"`; `"network"` for a penalty on the network; `"none"` for likelihood alone.
+        members: number of networks, trained in one stack; their mixture is the prediction, with
+            `members * n_components` Gaussians. For methods `"head"` and `"none"`: a mixture of
+            networks that are each calibrated is too wide.
+        folds: which rows the head is fitted to. 0: those that stop the training. K: all rows, by
+            cross-fitting: K networks for each member, of which each leaves out one fold. None: 5 up
+            to 5,000 rows, 0 beyond.
+        preranks: what the penalty looks at; by default `"all"` for a head and `"marginal+hdr"` for
+            a network.
+        strength: lambda. 0 fits a head, or a network, by likelihood alone. `"auto"`: for a head its
+            default of 10; for a network the strength with the least calibration error on
+            validation rows whose scores stay within the budgets, over three paired splits.
+        budget: by how much the energy score may worsen, for a network and `"auto"`.
+        nll_budget: by how many nats the negative log-likelihood may worsen there; None for any.
         max_epochs: upper limit, without the penalty and again with it.
         patience: epochs without improvement after which training stops.
         batch_size: rows per step.
@@ -56,7 +73,10 @@ class MixtureRegressor(JointRegressor):
 
     Attributes:
         strength_: the strength that was used.
-        selection_: the `Selection` of `"auto"`, else None.
+        selection_: the `Selection` of a network's `"auto"`, else None.
+        head_: the fitted `CalibrationHead`, else None; `head_.report()` says what it changes.
+        head_rows_: number of rows that it was fitted to.
+        folds_: number of folds of the cross-fitting; 0 for none.
         n_outputs_: number of targets.
         target_names_: their names.
 
@@ -66,6 +86,8 @@ class MixtureRegressor(JointRegressor):
         >>> model = MixtureRegressor(n_components=1, hidden=(16,), max_epochs=5, random_state=0)
         >>> model.fit(x.numpy(), y.numpy()).predict(x.numpy()).shape
         (400, 3)
+        >>> model.folds_, model.head_rows_
+        (5, 400)
     """
 
     n_components: int = field(default=defaults.N_COMPONENTS, kw_only=False)
@@ -88,24 +110,17 @@ class MixtureRegressor(JointRegressor):
         margins = self.predict_dist(X).project(torch.eye(self.n_outputs_, dtype=torch.float64))
         return mixture_quantiles(margins, torch.tensor(levels, dtype=torch.float64))
 
-    def _distribution(self, x: Tensor) -> GaussianMixture:
-        with torch.no_grad():
-            dist = self.network_(self.theta_, x.to(self.theta_.dtype).unsqueeze(0))
-        parts = (part[0].double() for part in (dist.logits, dist.loc, dist.scale_tril))
-        return GaussianMixture(*parts, validate_args=False)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FlowRegressor(JointRegressor):
-    r"""Triangular spline flow trained with a calibration penalty.
-
-    .. math:: \min_\theta \; \frac1N \sum_i -\log f_\theta(y_i \mid x_i)
-              + \lambda \, R(\text{preranks})
+    r"""Triangular spline flow, or several of them, with a calibration head behind.
 
     The same face as `MixtureRegressor`, for distributions that are not mixtures of a few
     Gaussians: skewed, bounded or curved ones (`prerank.models.FlowNetwork` has the map). It needs
-    zuko (the extra `flows`), and more time: every sample of the penalty goes through the networks.
-    Standardisation, splits and stopping are those of `MixtureRegressor`.
+    zuko (the extra `flows`), and more time: every sample of the penalty goes through the networks,
+    and members are trained one after the other. There is no cross-fitting: a head is fitted to the
+    rows that stop the training, of which there must be 20. Standardisation, splits and stopping are
+    those of `MixtureRegressor`.
 
     `predict` gives medians, target by target, not means: the mean of a flow can rest on draws that
     are too rare to be met. Medians and quantiles are those of 1,024 scrambled Sobol points, the
@@ -116,10 +131,10 @@ class FlowRegressor(JointRegressor):
         hidden: widths of the hidden layers.
         scale_floor: least scale of a target given those before it, in standard deviations of the
             targets; splines make it narrower in places.
-        n_samples: draws per row of the penalty, on which its time depends.
-        **others: `preranks`, `strength`, `budget`, `max_epochs`, `patience`, `batch_size`, `lr`,
-            `device`, `random_state` and `verbose`, as for `MixtureRegressor`; so are the
-            attributes after `fit`.
+        n_samples: draws per row of a network's penalty, on which its time depends.
+        **others: `method`, `members`, `folds`, `preranks`, `strength`, `budget`, `nll_budget`,
+            `max_epochs`, `patience`, `batch_size`, `lr`, `device`, `random_state` and `verbose`, as
+            for `MixtureRegressor`; so are the attributes after `fit`.
 
     Example:
         >>> from prerank.datasets import AR1Regression
@@ -142,24 +157,36 @@ class FlowRegressor(JointRegressor):
         median: npt.NDArray[np.float64] = self.predict_quantiles(X, [0.5])[0]
         return median
 
-    def predict_dist(self, X: Any) -> FlowDistribution:
-        """Predictive distributions in original units, in float64."""
-        dist = super().predict_dist(X)
-        assert isinstance(dist, FlowDistribution)
+    def _forecast(self, x: Tensor) -> Distribution:
+        dist = super()._forecast(x)
+        # A head looks at the moments of a forecast, which a mixture has from even points.
+        if isinstance(dist, FlowDistribution) and self.head_ is not None:
+            return FlowMixture([dist])
         return dist
 
     def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
-        parts = self._standard_inputs(X).split(_ROWS)
-        standard = torch.cat([self._distribution(rows).quantiles(levels) for rows in parts], -2)
+        parts = self._standard_inputs(X).split(_ROWS, 1)
+        standard = [point_quantiles(_points(self._distribution(rows)), levels) for rows in parts]
         loc, scale = self._units
-        return loc + scale * standard
+        return loc + scale * torch.cat(standard, -2)
 
     @property
     def _penalty_draws(self) -> int:
         return self.n_samples
 
-    def _distribution(self, x: Tensor) -> FlowDistribution:
-        return self.network_.distribution(self.theta_[0].double(), x)
+
+def _points(dist: Any) -> Tensor:
+    """Points that stand for the forecasts of a flow, the same noise in all rows: `(S, N, D)`."""
+    if not isinstance(dist, Copies):
+        points: Tensor = dist.points()
+        return points
+    base: Any = dist.base
+    points = base.points()
+    # Points of each copy in proportion to its share, spread over all of them.
+    turn = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
+    edges = dist.change.weights.softmax(-1).cumsum(-1)[:-1].double()
+    chosen = torch.bucketize((turn + 0.5) / len(points), edges)
+    return dist.place(points, chosen.unsqueeze(-1).expand(points.shape[:2]))
 
 
 def load_model(path: str | PathLike[str]) -> JointRegressor:

@@ -3,11 +3,13 @@
 from prerank.models.base import ModuleNetwork, Network
 from prerank.models.flow_distribution import FlowDistribution
 from prerank.models.flow_network import FlowNetwork
+from prerank.models.members import FlowMixture
 from prerank.models.mixture_network import MixtureNetwork
 from prerank.moved import forward as _forward
 
 __all__ = [
     "FlowDistribution",
+    "FlowMixture",
     "FlowNetwork",
     "MixtureNetwork",
     "ModuleNetwork",

@@ -14,7 +14,7 @@ from prerank.distributions.noise import standard_normal
 from prerank.errors import InputError
 from prerank.inputs import Shape, as_generator
 
-__all__ = ["FlowDistribution"]
+__all__ = ["FlowDistribution", "point_quantiles"]
 
 _LOG_2PI = 1.8378770664093453
 _BLOCK_ROWS = 2**16
@@ -77,15 +77,14 @@ class FlowDistribution(Distribution):
 
     def quantiles(self, levels: Sequence[float]) -> Tensor:
         """Quantiles of the points, target by target, at levels in (0, 1): `(Q, ..., N, D)`."""
-        if not all(0 < level < 1 for level in levels):
-            raise InputError(f"quantile levels must be numbers in (0, 1), got {list(levels)}")
-
-        points = self._placed(self._even())
-        # Each point stands for the middle of a share of 1/S.
-        array = np.quantile(points.cpu().numpy(), list(levels), axis=0, method="hazen")  # (Q, N, D)
+        values = point_quantiles(self.points(), levels)
         middle = [1] * (len(self.batch_shape) - 1)
-        values = torch.from_numpy(array).to(points).reshape(-1, *middle, *array.shape[1:])
+        values = values.reshape(-1, *middle, *values.shape[1:])
         return values.expand(-1, *self.batch_shape, -1)
+
+    def points(self) -> Tensor:
+        """Points with equal shares of the probability, from the same noise in all rows."""
+        return self._placed(self._even())
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at `(*sample_shape, *batch_shape, D)`."""
@@ -136,6 +135,15 @@ class FlowDistribution(Distribution):
         sobol = SobolEngine(len(self.loc), scramble=True, seed=0)
         normal = torch.special.ndtri(sobol.draw(_POINTS, dtype=torch.float64)).to(self.loc)
         return normal.unsqueeze(1).expand(-1, self.rows, -1)
+
+
+def point_quantiles(points: Tensor, levels: Sequence[float]) -> Tensor:
+    """Quantiles of points `(S, N, D)` at levels in (0, 1): `(Q, N, D)`."""
+    if not all(0 < level < 1 for level in levels):
+        raise InputError(f"quantile levels must be numbers in (0, 1), got {list(levels)}")
+    # Each point stands for the middle of a share of 1/S.
+    array = np.quantile(points.cpu().numpy(), list(levels), axis=0, method="hazen")
+    return torch.from_numpy(array).to(points)
 
 
 @affine.register

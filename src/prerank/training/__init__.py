@@ -1,7 +1,7 @@
 """Training many runs at once, and the path from data to a calibrated model."""
 
 from prerank.training.calibrated import CalibratedTraining, train_calibrated
-from prerank.training.cross_fitting import CrossFit, cross_fit, draw_folds
+from prerank.training.cross_fitting import Partition, draw_folds, forecast_unseen
 from prerank.training.data import TrainingData
 from prerank.training.evaluation import Evaluation, evaluate, validation_trials
 from prerank.training.fitting import Checkpoint, Interrupted, train
@@ -13,10 +13,10 @@ from prerank.training.trainer import Trainer
 __all__ = [
     "CalibratedTraining",
     "Checkpoint",
-    "CrossFit",
     "Evaluation",
     "Interrupted",
     "Objective",
+    "Partition",
     "Progress",
     "Run",
     "Selection",
@@ -26,9 +26,9 @@ __all__ = [
     "TrainingResult",
     "Trial",
     "choose_strength",
-    "cross_fit",
     "draw_folds",
     "evaluate",
+    "forecast_unseen",
     "search_strength",
     "train",
     "train_calibrated",

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from prerank import defaults
 from prerank.errors import InputError
-from prerank.models import Network
+from prerank.models import FlowNetwork, MixtureNetwork, Network
 from prerank.penalty import CalibrationPenalty
+from prerank.recalibration import CalibrationHead
+from prerank.training.cross_fitting import forecast_unseen
 from prerank.training.data import TrainingData
 from prerank.training.evaluation import validation_trials
 from prerank.training.fitting import Checkpoint, train
@@ -29,12 +31,14 @@ class CalibratedTraining:
         stages: the stacks that were trained, in order: their runs, and their results.
         strength: that was given, or chosen; 0 where none qualifies.
         selection: how it was chosen; None where it was given.
+        head: the head behind the base, fitted; None where there is none.
     """
 
     base: Tensor | None
     stages: tuple[tuple[list[Run], TrainingResult], ...]
     strength: float
     selection: Selection | None
+    head: CalibrationHead | None = None
 
     @property
     def trained(self) -> dict[float, TrainingResult]:
@@ -56,16 +60,21 @@ def train_calibrated(
     penalty: CalibrationPenalty | None = None,
     strength: float | Sequence[float] | str = "auto",
     budget: float = defaults.BUDGET,
+    nll_budget: float | None = None,
+    head: CalibrationHead | None = None,
+    unseen: Sequence[Tensor] | None = None,
     n_samples: int = defaults.TRAINING_SAMPLES,
     settings: Settings | None = None,
     base: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
     on_epoch: Callable[[Progress], None] | None = None,
 ) -> CalibratedTraining:
-    """Train a base, fine-tune it at each candidate strength and select one.
+    """Train a base, then calibrate it: by a head behind it, or by a penalty on the network.
 
-    Without `settings.fine_tune`, penalised runs start from scratch; a base is trained only for the
-    selection.
+    With a head, the runs are trained by likelihood alone and are the members of one predictor; the
+    head is fitted to their forecasts of rows that they were not fitted to. With a penalty, the base
+    is fine-tuned at each candidate strength, and one is selected. Without `settings.fine_tune`,
+    penalised runs start from scratch; a base is trained only for the selection.
 
     Args:
         network: to train.
@@ -75,6 +84,10 @@ def train_calibrated(
         strength: a number, which is used as it is; or `"auto"` or a list, from which
             `search_strength` chooses on the validation rows.
         budget: by how much the energy score may worsen, where a strength is chosen.
+        nll_budget: by how many nats the negative log-likelihood may worsen there; None for any.
+        head: to fit behind the base, instead of a penalty.
+        unseen: rows of each run that it was not fitted to (see `Partition`), for the head; the
+            validation rows by default.
         n_samples: draws per row that the choice rests on.
         settings: of the training.
         base: parameters `(R, P)` of the same runs without the penalty, which are then not trained
@@ -100,6 +113,11 @@ def train_calibrated(
         ([0.0, 10.0], True)
     """
     settings = settings or Settings()
+    if head is not None:
+        if penalty is not None or strength:
+            raise InputError("head: the network is not penalised as well, so strength must be 0")
+        if not isinstance(network, MixtureNetwork | FlowNetwork):
+            raise InputError("head: give a MixtureNetwork or a FlowNetwork, or fit it afterwards")
     choosing = isinstance(strength, str | Sequence)
     probe = network(network.initial(runs[0].seed)[None].to(data.x), data.x[:1, :1])
     terms = () if penalty is None else penalty.terms(probe)
@@ -115,7 +133,7 @@ def train_calibrated(
         for term in terms:
             term.check(probe)
         result = train(network, data, plain, **options)
-        if terms and not bool(result.objective.isfinite().all()):
+        if (terms or head is not None) and not bool(result.objective.isfinite().all()):
             raise divergence(settings)
         stages.append((plain, result))
         base = result.theta
@@ -131,8 +149,14 @@ def train_calibrated(
         stack, result = calibrate(strengths) if any(strengths) else stages[0]
         return validation_trials(network, data, stack, result.theta, terms, n_samples=n_samples)
 
+    if head is not None:
+        assert isinstance(network, MixtureNetwork | FlowNetwork)
+        assert base is not None
+        rows = unseen or [data.validation[run.split].cpu() for run in runs]
+        head.fit(*forecast_unseen(network, data, base, runs, rows))
+        return CalibratedTraining(base, tuple(stages), 0.0, None, head)
     if isinstance(strength, str | Sequence):
-        selection = search_strength(attempt, strength, budget=budget)
+        selection = search_strength(attempt, strength, budget=budget, nll_budget=nll_budget)
         return CalibratedTraining(base, tuple(stages), selection.strength or 0.0, selection)
     if strength:
         calibrate([float(strength)])

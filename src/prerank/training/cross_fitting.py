@@ -1,21 +1,23 @@
-"""Forecasts of every row by networks that have not seen it."""
+"""Which rows networks train on and stop on, and forecasts of rows that they have not seen."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
-from prerank.distributions import GaussianMixture, affine
+from prerank import defaults
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_count
-from prerank.models import MixtureNetwork
+from prerank.models import FlowNetwork, MixtureNetwork
+from prerank.models.members import forecast_each, pooled
 from prerank.training.data import TrainingData
-from prerank.training.fitting import train
-from prerank.training.runs import Progress, Run, Settings
+from prerank.training.runs import Run
 
-__all__ = ["CrossFit", "cross_fit", "draw_folds"]
+__all__ = ["Partition", "draw_folds", "forecast_unseen"]
 
 _FOLDS = 5
 
@@ -94,104 +96,146 @@ def _spread(sizes: Tensor, folds: int, draw: torch.Generator) -> Tensor:
 
 
 @dataclass(frozen=True)
-class CrossFit:
-    """Networks of R repeats of K folds, trained in one stack.
+class Partition:
+    """Rows of the networks of one predictor.
 
     Attributes:
-        network: their form.
-        data: a split for each network; split `r K + k` leaves fold k of repeat r unseen.
-        theta: parameters `(R K, P)`.
-        folds: fold of each row, `(R, N)`.
+        splits: training and stopping rows of each split, equally many in all splits.
+        runs: one for each network.
+        unseen: for each run, rows that it was not fitted to.
+        members: numbers of the runs that make the predictor.
     """
 
-    network: MixtureNetwork
-    data: TrainingData
-    theta: Tensor
-    folds: Tensor
+    splits: tuple[tuple[Tensor, Tensor], ...]
+    runs: tuple[Run, ...]
+    unseen: tuple[Tensor, ...]
+    members: tuple[int, ...]
 
-    @property
-    def members(self) -> list[int]:
-        """Numbers of the R networks that make the final predictor: one from each repeat.
+    @classmethod
+    def single(
+        cls,
+        n: int,
+        *,
+        members: int = 1,
+        splits: int = 1,
+        seed: int = 0,
+        groups: object = None,
+        time: object = None,
+    ) -> "Partition":
+        """A fifth of the rows stops the training and is not trained on.
 
-        As many networks, trained on as many rows, as in the forecasts of `unseen`.
+        It is drawn at random, or has whole groups, or is the last block in time. All members share
+        the first split; each further split has one more run, which is not a member.
+
+        Example:
+            >>> Partition.single(10, time=range(10)).unseen[0]
+            tensor([8, 9])
         """
-        count = len(self.theta) // len(self.folds)
-        return [r * count + r % count for r in range(len(self.folds))]
+        draw = torch.Generator().manual_seed(seed)
+        if groups is None and time is None:
+            count = max(2, round(defaults.VALIDATION_SHARE * n))
+            orders = [torch.randperm(n, generator=draw) for _ in range(splits)]
+            pairs = [(order[count:], order[:count]) for order in orders]
+        else:
+            folds = draw_folds(n, repeats=splits, seed=seed, groups=groups, time=time)
+            # The last block in time; then the one before it, which also has rows after it.
+            last = folds[0].max() - torch.arange(splits)
+            stops = [
+                (folds[0] == k if time is not None else f == 0)
+                for k, f in zip(last, folds, strict=True)
+            ]
+            pairs = _equal([(_where(~stop), _where(stop)) for stop in stops])
+        runs = [Run(seed + m) for m in range(members)]
+        runs += [Run(seed, split) for split in range(1, splits)]
+        unseen = tuple(pairs[run.split][1] for run in runs)
+        return cls(tuple(pairs), tuple(runs), unseen, tuple(range(members)))
 
-    def unseen(self) -> GaussianMixture:
-        """Forecast of each row by the R networks that have not seen it, in original units."""
-        count, n = len(self.theta) // len(self.folds), self.folds.shape[1]
-        parts = []
-        for r, fold in enumerate(self.folds):
-            rows = [(fold == k).nonzero().squeeze(-1) for k in range(count)]
-            pieces = [self._predicted(r * count + k, at) for k, at in enumerate(rows)]
-            back = torch.cat(rows).argsort().to(self.theta.device)
-            parts.append([torch.cat(values)[back] for values in zip(*pieces, strict=True)])
-        logits, loc, scale_tril = (torch.cat(values, 1) for values in zip(*parts, strict=True))
-        assert len(logits) == n
-        return GaussianMixture(logits, loc, scale_tril, validate_args=False)
+    @classmethod
+    def crossed(
+        cls,
+        n: int,
+        *,
+        folds: int = _FOLDS,
+        members: int = 1,
+        seed: int = 0,
+        groups: object = None,
+        time: object = None,
+    ) -> "Partition":
+        """Cross-fitting: one network for each of K folds, repeated for each member.
 
-    def _predicted(self, split: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Parameters of the forecasts of some rows by one network."""
-        inputs = self.data.x[split : split + 1, rows.to(self.data.x.device)]
-        with torch.no_grad():
-            stack = self.network(self.theta[split : split + 1], inputs)
-        scaler = self.data.y_scaler.member(split)
-        loc, scale = (part.squeeze(0).to(stack.loc) for part in (scaler.loc, scaler.scale))
-        dist = affine(stack, loc, scale)
-        assert isinstance(dist, GaussianMixture)
-        return dist.logits[0], dist.loc[0], dist.scale_tril[0]
+        Fold k is unseen, fold k + 1 stops the training and the others train. The predictor takes
+        one network of each repeat, so that it has as many networks, trained on as many rows, as
+        the forecasts of `forecast_unseen`. Splits have equally many rows: the few that are too many
+        are left out at random.
+
+        Example:
+            >>> partition = Partition.crossed(100, folds=4, members=2)
+            >>> len(partition.runs), partition.members, len(partition.splits[0][0])
+            (8, (0, 5), 50)
+        """
+        number = draw_folds(n, folds=folds, repeats=members, seed=seed, groups=groups, time=time)
+        draw = torch.Generator().manual_seed(seed)
+        splits, unseen = [], []
+        for fold in number:
+            order = torch.randperm(n, generator=draw)
+            for k in range(folds):
+                stops, left = fold[order] == (k + 1) % folds, fold[order] == k
+                splits.append((order[~stops & ~left], order[stops]))
+                unseen.append(_where(fold == k))
+        return cls(
+            tuple(_equal(splits)),
+            tuple(Run(seed + split, split) for split in range(len(splits))),
+            tuple(unseen),
+            tuple(r * folds + r % folds for r in range(members)),
+        )
 
 
-def cross_fit(
-    network: MixtureNetwork,
-    x: object,
-    y: object,
-    *,
-    folds: Tensor,
-    seed: int = 0,
-    settings: Settings | None = None,
-    device: torch.device | str = "cpu",
-    on_epoch: Callable[[Progress], None] | None = None,
-) -> CrossFit:
-    """Train one network for each fold of each repeat.
+def _where(mask: Tensor) -> Tensor:
+    return mask.nonzero().squeeze(-1)
 
-    Fold k is unseen, fold k + 1 stops the training and the others train. Splits have equally many
-    rows: the few that are too many are left out at random.
+
+def _equal(splits: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """Splits with as many rows as the smallest has."""
+    train, stop = (min(len(split[part]) for split in splits) for part in (0, 1))
+    return [(rows[:train], stops[:stop]) for rows, stops in splits]
+
+
+def forecast_unseen(
+    network: MixtureNetwork | FlowNetwork,
+    data: TrainingData,
+    theta: Tensor,
+    runs: Sequence[Run],
+    unseen: Sequence[Tensor],
+) -> tuple[Distribution, Tensor]:
+    """Forecasts of rows by the networks that have not seen them, and the observations.
+
+    Rows come in ascending order. Each row's forecast is the mixture of its networks, in units of
+    the first split.
 
     Args:
-        network: what to train.
-        x: inputs `(N, L)`.
-        y: targets `(N, D)`.
-        folds: of `draw_folds`.
-        seed: of the initial weights, batches and the rows that are left out.
-        settings: of the training.
-        device: where to train.
-        on_epoch: is told the progress.
+        network: what was trained.
+        data: its rows.
+        theta: parameters of the runs, `(R, P)`.
+        runs: as they were trained.
+        unseen: rows of each run; each row occurs equally often.
 
     Example:
         >>> from prerank.datasets import AR1Regression
+        >>> from prerank.models import MixtureNetwork
         >>> x, y = AR1Regression(dim=2).sample(120, generator=0)
-        >>> network = MixtureNetwork(x.shape[1], 2, 1, (8,))
-        >>> fitted = cross_fit(
-        ...     network, x, y, folds=draw_folds(120, repeats=2), settings=Settings(max_epochs=1)
-        ... )
-        >>> fitted.unseen().logits.shape, fitted.members
-        (torch.Size([120, 2]), [0, 6])
+        >>> network, partition = MixtureNetwork(x.shape[1], 2, 3, (8,)), Partition.crossed(120)
+        >>> theta = torch.stack([network.initial(run.seed) for run in partition.runs]).float()
+        >>> data = TrainingData.build(x, y, partition.splits)
+        >>> dist, observed = forecast_unseen(network, data, theta, partition.runs, partition.unseen)
+        >>> dist.logits.shape, observed.shape
+        (torch.Size([120, 3]), torch.Size([120, 2]))
     """
-    count = int(folds.max()) + 1
-    draw = torch.Generator().manual_seed(seed)
-    n = folds.shape[1]
-    splits = []
-    for fold in folds:
-        order = torch.randperm(n, generator=draw)
-        number = fold[order]
-        for k in range(count):
-            stops = number == (k + 1) % count
-            splits.append((order[~stops & (number != k)], order[stops]))
-    sizes = [min(len(split[part]) for split in splits) for part in (0, 1)]
-    equal = [(train_rows[: sizes[0]], stop_rows[: sizes[1]]) for train_rows, stop_rows in splits]
-    data = TrainingData.build(x, y, equal, device=device)
-    runs = [Run(seed + split, split) for split in range(len(splits))]
-    result = train(network, data, runs, settings=settings or Settings(), on_epoch=on_epoch)
-    return CrossFit(network, data, result.theta, folds)
+    first, device = runs[0].split, data.x.device
+    ordered = [rows.sort().values for rows in unseen]
+    forecasts: list[Any] = []
+    for run, parameters, rows in zip(runs, theta.split(1), ordered, strict=True):
+        x = data.x[run.split, rows.to(device)].unsqueeze(0)
+        units = data.y_scaler.select([run.split]).relative_to(data.y_scaler.select([first]))
+        forecasts += forecast_each(network, parameters.cpu(), x.cpu(), *units)
+    numbers = torch.cat(ordered).unique()
+    return pooled(forecasts, ordered), data.y[first, numbers.to(device)].double().cpu()

@@ -51,10 +51,14 @@ class Scaler:
         low, high = values.amin(-2, keepdim=True), values.amax(-2, keepdim=True)
         return cls(loc, scale, (low - loc) / scale, (high - loc) / scale)
 
-    def member(self, index: int) -> "Scaler":
-        """The scaler of one split, on the CPU."""
+    def select(self, splits: Sequence[int]) -> "Scaler":
+        """The scalers of some splits, on the CPU."""
         parts = (self.loc, self.scale, self.low, self.high)
-        return Scaler(*(part[index].cpu() for part in parts))
+        return Scaler(*(part[list(splits)].cpu() for part in parts))
+
+    def relative_to(self, other: "Scaler") -> tuple[Tensor, Tensor]:
+        """Where the 0 of these units lies in those of `other`, and how large the 1 is there."""
+        return (self.loc - other.loc) / other.scale, self.scale / other.scale
 
     def __call__(self, values: Tensor, *, clip: bool = False) -> Tensor:
         """Standardise; with `clip`, hold values to the range that was seen."""

@@ -130,5 +130,6 @@ def validation_trials(
     places: dict[float, list[int]] = {}
     for place, run in enumerate(runs):
         places.setdefault(run.strength, []).append(place)
-    results = [value.double().cpu().numpy() for value in (excess, judged.energy, judged.noise)]
+    values = (excess, judged.energy, judged.noise, judged.nll)
+    results = [value.double().cpu().numpy() for value in values]
     return [Trial(strength, *(r[at] for r in results)) for strength, at in places.items()]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,12 +36,14 @@ class Trial:
         energy: mean energy score on the same rows, `(R,)`.
         noise: standard deviation of the excess of a calibrated predictor on as many rows, `(R,)`;
             None where that is not known.
+        nll: mean negative log-likelihood on the same rows, `(R,)`; only a budget of it needs it.
     """
 
     strength: float
     excess: npt.NDArray[np.float64]
     energy: npt.NDArray[np.float64]
     noise: npt.NDArray[np.float64] | None = None
+    nll: npt.NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Judgement:
     within_budget: bool
     improves: bool
     chosen: bool
+    nll_change: float | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Selection:
         trace: one judgement for each strength tried, in ascending order.
         budget: the budget that applied.
         limit: mean excess without a penalty up to which nothing is corrected.
+        nll_budget: the budget of likelihood that applied; None for none.
     """
 
     strength: float | None
@@ -76,6 +81,7 @@ class Selection:
     trace: tuple[Judgement, ...]
     budget: float
     limit: float = 0.0
+    nll_budget: float | None = None
 
     @property
     @needed_by("Selection.table")
@@ -84,7 +90,8 @@ class Selection:
 
         Columns: `strength`, `excess` (mean), `excess_gain` (mean paired decrease against strength
         0) and `gain_se`, `energy` (mean), `energy_ratio` (of the means, against strength 0) and
-        `ratio_se`, `within_budget`, `improves`, `chosen` (strength 0 where none qualifies).
+        `ratio_se`, `within_budget`, `improves`, `chosen` (strength 0 where none qualifies),
+        `nll_change` (mean increase of the negative log-likelihood against strength 0).
         """
         import pandas as pd
 
@@ -92,7 +99,11 @@ class Selection:
 
 
 def choose_strength(
-    trials: Sequence[Trial], *, budget: float = defaults.BUDGET, margin: float = 1.0
+    trials: Sequence[Trial],
+    *,
+    budget: float = defaults.BUDGET,
+    nll_budget: float | None = None,
+    margin: float = 1.0,
 ) -> Selection:
     r"""Pick the strength with the lowest excess among those that qualify.
 
@@ -103,7 +114,8 @@ def choose_strength(
               \quad\text{and}\quad \bar c_0 - \max(\bar c_\lambda, 0) > m\, \mathrm{se}:
 
     an excess below 0, less than a perfect predictor has on average, is luck or was fitted to the
-    rows, and does not count as a gain. The standard errors are those of the paired differences (0
+    rows, and does not count as a gain. With a budget of likelihood, its mean may worsen by that
+    much at most, in the same sense. The standard errors are those of the paired differences (0
     for a single pair, where they cannot be known). A strength with a result that is not finite does
     not qualify.
 
@@ -118,6 +130,7 @@ def choose_strength(
     Args:
         trials: with strength 0 among them, all with equally many paired runs.
         budget: by how much the energy score may worsen, as a fraction.
+        nll_budget: by how many nats the negative log-likelihood may worsen; None for any.
         margin: m, in standard errors.
 
     Example:
@@ -128,22 +141,22 @@ def choose_strength(
         1.0
     """
     ordered = sorted(trials, key=lambda trial: trial.strength)
-    _check(ordered, budget, margin)
+    _check(ordered, budget, nll_budget, margin)
     base = ordered[0]
-    judged = [_judge(trial, base, budget, margin) for trial in ordered]
+    judged = [_judge(trial, base, budget, nll_budget, margin) for trial in ordered]
     limit = _limit(base)
     wrong = bool(base.excess.mean() > limit)
     qualified = [j for j in judged if j.strength > 0 and j.within_budget and j.improves and wrong]
     best = min(qualified, key=lambda judgement: judgement.excess, default=judged[0])
     trace = tuple(replace(judgement, chosen=judgement is best) for judgement in judged)
     if not qualified:
-        reason = _refusal(ordered[1:], judged[1:]) if wrong else _NOTHING
-        return Selection(None, reason, trace, budget, limit)
+        reason = _refusal(ordered[1:], judged[1:], nll_budget) if wrong else _NOTHING
+        return Selection(None, reason, trace, budget, limit, nll_budget)
     reason = (
         f"strength {best.strength:g} has the lowest excess, {best.excess:.4f} against "
         f"{judged[0].excess:.4f}, at {best.energy_ratio - 1:+.1%} energy score"
     )
-    return Selection(best.strength, reason, trace, budget, limit)
+    return Selection(best.strength, reason, trace, budget, limit, nll_budget)
 
 
 def search_strength(
@@ -151,6 +164,7 @@ def search_strength(
     grid: Sequence[float] | str = "auto",
     *,
     budget: float = defaults.BUDGET,
+    nll_budget: float | None = None,
     margin: float = 1.0,
 ) -> Selection:
     """Try a grid of strengths, and beyond its edges where the best one lies there.
@@ -162,6 +176,7 @@ def search_strength(
         grid: strengths (0 is added), or `"auto"`: 0, 3, 10, 30, 100 and 300, extended upwards
             while the largest is the best and downwards while none is affordable.
         budget: see `choose_strength`.
+        nll_budget: see `choose_strength`.
         margin: see `choose_strength`.
     """
     if isinstance(grid, str):
@@ -172,18 +187,19 @@ def search_strength(
         start = tuple(sorted({0.0, *map(float, grid)}))
         if len(start) == 1 or not all(0 <= strength < float("inf") for strength in start):
             raise InputError(f"strengths must be positive numbers, got {list(grid)}")
+    choose = partial(choose_strength, budget=budget, nll_budget=nll_budget, margin=margin)
     trials = list(run(start[:1]))
-    selection = choose_strength(trials, budget=budget, margin=margin)
+    selection = choose(trials)
     if selection.trace[0].excess <= selection.limit:
         return selection
     trials += run(start[1:])
-    selection = choose_strength(trials, budget=budget, margin=margin)
+    selection = choose(trials)
     while isinstance(grid, str):
         further = _beyond(selection)
         if further is None:
             break
         trials += run([further])
-        selection = choose_strength(trials, budget=budget, margin=margin)
+        selection = choose(trials)
     return selection
 
 
@@ -198,17 +214,21 @@ def _beyond(selection: Selection) -> float | None:
     return None
 
 
-def _refusal(trials: Sequence[Trial], judged: Sequence[Judgement]) -> str:
+def _refusal(trials: Sequence[Trial], judged: Sequence[Judgement], nll_budget: float | None) -> str:
     """Why none of these strengths qualifies."""
     if any(judgement.within_budget for judgement in judged):
         return "no strength improves calibration beyond noise within the budget"
     if trials and not any(_finite(trial.energy) for trial in trials):
         return "no strength gives a finite energy score"
+    if nll_budget is not None:
+        return "every strength costs more energy score or likelihood than the budgets allow"
     return "every strength costs more energy score than the budget allows"
 
 
 @np.errstate(all="ignore")  # what is not finite shows in the trace, and does not qualify
-def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement:
+def _judge(
+    trial: Trial, base: Trial, budget: float, nll_budget: float | None, margin: float
+) -> Judgement:
     energy, start = trial.energy.mean(), base.energy.mean()
     # The fair score of a predictor that is nearly sure and right can be below 0.
     ratio = 1 + (energy - start) / abs(start)
@@ -216,6 +236,10 @@ def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement
     most = start + budget * abs(start)
     gain = base.excess - trial.excess
     gain_se = _standard_error(gain)
+    loss = None if trial.nll is None or base.nll is None else trial.nll - base.nll
+    likely = nll_budget is None or (
+        loss is not None and bool(loss.mean() + margin * _standard_error(loss) <= nll_budget)
+    )
     return Judgement(
         strength=trial.strength,
         excess=float(trial.excess.mean()),
@@ -224,10 +248,13 @@ def _judge(trial: Trial, base: Trial, budget: float, margin: float) -> Judgement
         energy=float(energy),
         energy_ratio=float(ratio),
         ratio_se=float(energy_se / abs(start)),
-        within_budget=_finite(trial.energy) and bool(energy + margin * energy_se <= most),
+        within_budget=likely
+        and _finite(trial.energy)
+        and bool(energy + margin * energy_se <= most),
         improves=_finite(trial.excess)
         and bool(base.excess.mean() - max(trial.excess.mean(), 0.0) > margin * gain_se),
         chosen=False,
+        nll_change=None if loss is None else float(loss.mean()),
     )
 
 
@@ -246,7 +273,7 @@ def _standard_error(values: npt.NDArray[np.float64]) -> float:
     return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
 
 
-def _check(trials: Sequence[Trial], budget: float, margin: float) -> None:
+def _check(trials: Sequence[Trial], budget: float, nll_budget: float | None, margin: float) -> None:
     if not trials or trials[0].strength != 0:
         raise InputError("trials must contain strength 0: the others are compared with it")
     if len({trial.strength for trial in trials}) < len(trials):
@@ -262,5 +289,10 @@ def _check(trials: Sequence[Trial], budget: float, margin: float) -> None:
             "strength 0 has an excess or an energy score that is not finite, so that no strength "
             "can be compared with it: look for extreme targets, or lower the learning rate"
         )
+    if nll_budget is not None:
+        if not nll_budget >= 0:
+            raise InputError(f"nll_budget must not be negative, got {nll_budget}")
+        if any(trial.nll is None or trial.nll.shape not in sizes for trial in trials):
+            raise InputError("nll_budget: every trial needs the likelihood of each run")
     if not budget >= 0 or not margin >= 0:
         raise InputError(f"budget and margin must not be negative, got {budget} and {margin}")

@@ -138,9 +138,9 @@ class Problem:
     def judge(self, dist: Distribution, place: int, seed: int) -> Iterator[dict[str, Any]]:
         """Excess of every pre-rank and energy score of predictions for the test rows."""
         split = self.splits[place]
-        scaler = self.data.y_scaler.member(place)
+        scaler = self.data.y_scaler.select([place])
         factor = 1 / self.y[split.train].std(0, correction=0)
-        values = Rounded(affine(dist, scaler.loc[0], scaler.scale[0]), self.cells[place])
+        values = Rounded(affine(dist, scaler.loc[0, 0], scaler.scale[0, 0]), self.cells[place])
         scaled = affine(values, torch.zeros_like(factor), factor)
         y = factor * self.y[split.test[:TEST_ROWS]]
         energy = float(energy_score(scaled, y, generator=seed).mean())

@@ -44,11 +44,14 @@ BASES = {
 
 
 @pytest.mark.parametrize("base", BASES.values(), ids=BASES)
-def test_means_and_probabilities_are_those_of_draws(base):
+def test_moments_and_probabilities_are_those_of_draws(base):
     dist, n = Rounded(base(5), CELLS), 40_000
     draws = dist.sample((n,), generator=0)
     error = draws.std(0) / n**0.5
     assert bool(((draws.mean(0) - dist.mean).abs() < 4.5 * error).all())  # 20 means
+    squares = (draws - dist.mean).square()
+    error = squares.std(0) / n**0.5
+    assert bool(((squares.mean(0) - dist.variance).abs() < 4.5 * error).all())
     for d in (0, 1, 3):
         share = (draws[..., d].unsqueeze(-1) == CELLS[d].values).double().mean(0)
         exact = dist.probabilities(d)

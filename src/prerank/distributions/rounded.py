@@ -1,6 +1,6 @@
 """Continuous distributions rounded to the values that targets take."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import Any, ClassVar
 
@@ -34,8 +34,8 @@ class Rounded(Distribution):
     r"""Distribution of :math:`(T_1(z_1), \dots, T_D(z_D))` for z from a continuous base.
 
     The maps (`prerank.distributions.Cells`) take each cell of a target's axis to one value, so the
-    distribution has atoms; targets without cells stay continuous. Marginal probabilities, means and
-    PITs are in closed form where the base has normal or Gaussian mixture margins. The joint
+    distribution has atoms; targets without cells stay continuous. Marginal probabilities, moments
+    and PITs are in closed form where the base has normal or Gaussian mixture margins. The joint
     probability of a value of every target is an integral over a box, which has no closed form:
     there is no `log_prob`, and so no hdr.
 
@@ -73,8 +73,7 @@ class Rounded(Distribution):
 
     def snap(self, points: Tensor) -> Tensor:
         """T of points of the base, `(..., D)`; quantiles of each target move likewise."""
-        columns = zip(self.cells, points.unbind(-1), strict=True)
-        return torch.stack([c.snap(column) if c else column for c, column in columns], -1)
+        return snap_columns(points, self.cells)
 
     def sample(
         self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
@@ -113,12 +112,18 @@ class Rounded(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        """Exact mean, `(*batch_shape, D)`."""
-        parts = [
-            margin(self.base, d).mean if cells is None else _mean(margin(self.base, d), cells)
-            for d, cells in enumerate(self.cells)
-        ]
-        return torch.stack(parts, -1)
+        """Exact mean of each target, `(*batch_shape, D)`."""
+        return torch.stack([mean for mean, _ in self._moments()], -1)
+
+    @property
+    def variance(self) -> Tensor:
+        """Exact variance of each target, `(*batch_shape, D)`."""
+        return torch.stack([variance for _, variance in self._moments()], -1)
+
+    def _moments(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for d, cells in enumerate(self.cells):
+            own = margin(self.base, d)
+            yield (own.mean, own.variance) if cells is None else _moments(own, cells)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Raise: the probability of a box has no closed form."""
@@ -157,9 +162,13 @@ def rounded(dist: Distribution, cells: Sequence[Cells | None]) -> Distribution:
     """`Rounded`, or an ensemble of rounded members."""
     if not isinstance(dist, Ensemble):
         return Rounded(dist, cells)
-    columns = zip(cells, dist.samples.unbind(-1), strict=True)
-    members = [c.snap(column) if c else column for c, column in columns]
-    return Ensemble(torch.stack(members, -1), dist.weights)
+    return Ensemble(snap_columns(dist.samples, cells), dist.weights)
+
+
+def snap_columns(points: Tensor, cells: Sequence[Cells | None]) -> Tensor:
+    """Points `(..., D)` rounded, target by target."""
+    columns = zip(cells, points.unbind(-1), strict=True)
+    return torch.stack([c.snap(column) if c else column for c, column in columns], -1)
 
 
 @draw_points.register
@@ -207,35 +216,47 @@ def _(dist: Independent[Any], target: int) -> Distribution:
     return Normal(base.loc[..., target], base.scale[..., target], validate_args=False)
 
 
-def _mean(own: Distribution, cells: Cells) -> Tensor:
-    r"""Mean of T(z), from :math:`T(z) = v_1 + \sum` of jumps and of slopes between the cells.
+def _moments(own: Distribution, cells: Cells) -> tuple[Tensor, Tensor]:
+    r"""Mean and variance of T(z), from :math:`W = T(z) - v_1` as a sum of jumps and slopes.
 
-    A jump counts with the probability to be above it, a slope from b to a with
-    :math:`E(z - b)^+ - E(z - a)^+`.
+    A jump of g(W) counts with the probability that z is above it. On a slope from b to a, where W
+    starts at w, W and its square gain the means of :math:`h = (z - b)^+ - (z - a)^+` and of
+    :math:`2 w h + ((z - b)^+)^2 - ((z - a)^+)^2 - 2 (a - b) (z - a)^+`.
     """
     parts = (part.to(own.mean) for part in (cells.values, cells.lower, cells.upper))
     values, lower, upper = (part.reshape(-1, *[1] * own.mean.dim()) for part in parts)
-    above = 1 - own.cdf(lower[1:])
-    steps = (values.diff(dim=0) - (lower[1:] - upper[:-1])) * above
-    total = values[0] + steps.sum(0)
-    starts = torch.cat([torch.full_like(lower[:1], -torch.inf), upper])
-    ends = torch.cat([lower, torch.full_like(lower[:1], torch.inf)])
-    for start, end in zip(starts, ends, strict=True):
+    height = values - values[0]
+    above, reached = 1 - own.cdf(lower[1:]), height[:-1] + lower[1:] - upper[:-1]
+    first = ((height[1:] - reached) * above).sum(0)
+    second = ((height[1:].square() - reached.square()) * above).sum(0)
+    ends = torch.cat([lower[1:], torch.full_like(lower[:1], torch.inf)])
+    for w, start, end in zip(height, upper, ends, strict=True):
         if bool(start < end):
-            reach = _exceedance(own, end) if bool(end.isfinite()) else torch.zeros_like(total)
-            if bool(start.isfinite()):
-                total = total + _exceedance(own, start) - reach
-            else:  # below the first cell: minus the mean distance to it
-                total = total + own.mean - end - reach
-    return total
+            mean, square = _exceedance(own, start)
+            if bool(end.isfinite()):
+                beyond, far = _exceedance(own, end)
+                mean, square = mean - beyond, square - far - 2 * (end - start) * beyond
+            first, second = first + mean, second + 2 * w * mean + square
+    if bool(lower[0].isfinite()):  # W = z - a below the first cell
+        mean, square = _exceedance(own, lower[0])
+        gap = own.mean - lower[0]
+        first, second = first + gap - mean, second + own.variance + gap.square() - square
+    return values[0] + first, (second - first.square()).clamp(min=0)
 
 
-def _exceedance(own: Distribution, start: Tensor) -> Tensor:
-    r"""Mean of :math:`(z - c)^+`: :math:`\sigma (\varphi(t) + t \Phi(t))`, t = (mu - c) / sigma."""
+def _exceedance(own: Distribution, start: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Means of :math:`(z - c)^+` and of its square.
+
+    For a normal :math:`\sigma (\varphi(t) + t \Phi(t))` and
+    :math:`\sigma^2 (t \varphi(t) + (1 + t^2) \Phi(t))` with :math:`t = (\mu - c) / \sigma`.
+    """
     if isinstance(own, MixtureSameFamily):
+        probs = own.mixture_distribution.probs
         parts = _exceedance(own.component_distribution, start.unsqueeze(-1))
-        return (own.mixture_distribution.probs * parts).sum(-1)
+        mean, square = ((probs * part).sum(-1) for part in parts)
+        return mean, square
     assert isinstance(own, Normal)  # what margin gives
     t = (own.loc - start) / own.scale
-    density = torch.exp(-t.square() / 2) / (2 * torch.pi) ** 0.5
-    return own.scale * (density + t * torch.special.ndtr(t))
+    density, share = torch.exp(-t.square() / 2) / (2 * torch.pi) ** 0.5, torch.special.ndtr(t)
+    mean = own.scale * (density + t * share)
+    return mean, own.scale.square() * (t * density + (1 + t.square()) * share)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.distributions.cells import Atoms, Levels, find_cells
-from prerank.distributions.rounded import rounded
+from prerank.distributions.rounded import rounded, snap_columns
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_generator, as_points
 
@@ -84,6 +84,10 @@ class Rounding:
         itself where no target is treated.
         """
         return rounded(dist, self.cells) if self else dist
+
+    def snap(self, points: Tensor) -> Tensor:
+        """Values of spread targets `(..., D)`; quantiles of each target move likewise."""
+        return snap_columns(points, self.cells)
 
     def words(self, names: Sequence[str]) -> tuple[str, ...]:
         """For each target that is treated what it was found to be."""

@@ -23,6 +23,7 @@ x, x_test, y, y_test = train_test_split(X, Y, test_size=1 / 3, random_state=0)
 
 model = prerank.MixtureRegressor(
     n_components=1,
+    method="network",
     preranks="marginal+scale+dependency+hdr",
     strength=100.0,
     lr=3e-3,

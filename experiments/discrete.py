@@ -79,12 +79,10 @@ TREATMENTS = {
     "none": Treatment(),
     "penalty": Treatment(strength=100.0),
     "scale floor .05": Treatment(floor=0.05),
-    "scale floor .2": Treatment(floor=0.2),
     "ties spread": Treatment(lambda rounding, y, seed: spread_ties(y, generator=seed)),
     "rounding, one spread": Treatment(_scores, rounded=True),
     "rounding": Treatment(_scores, rounded=True, spreads=17),
 }
-HEADS = ("none", "rounding")
 
 
 class Problem:
@@ -169,7 +167,7 @@ def _stacked(parts: list[TrainingData]) -> TrainingData:
 
 
 def records(
-    name: str, treatments: list[str], seeds: tuple[int, ...], *, heads: bool
+    name: str, treatments: list[str], heads: list[str], seeds: tuple[int, ...]
 ) -> Iterator[dict[str, Any]]:
     """All lines of one dataset."""
     table = load_table(name)
@@ -182,7 +180,7 @@ def records(
             about = {"dataset": name, "seed": seed, "treatment": treatment}
             for row in problem.judge(base, place, seed):
                 yield about | {"head": False, "seconds": trained} | row
-            if heads and treatment in HEADS:
+            if treatment in heads:
                 begun = time.perf_counter()
                 behind = problem.head(place, seed)(base)
                 seconds = time.perf_counter() - begun
@@ -222,14 +220,14 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=list(DATASETS))
     parser.add_argument("--treatments", nargs="+", default=list(TREATMENTS), choices=TREATMENTS)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(PUBLISHED_SEEDS))
-    parser.add_argument("--no-heads", action="store_true")
+    parser.add_argument("--heads", nargs="*", default=["none", "rounding"], choices=TREATMENTS)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     table = pd.read_csv(options.out) if options.out.exists() else pd.DataFrame({"dataset": []})
     for name in options.datasets:
         if name in set(table.dataset):
             continue
-        found = records(name, options.treatments, tuple(options.seeds), heads=not options.no_heads)
+        found = records(name, options.treatments, options.heads, tuple(options.seeds))
         table = pd.concat([table, pd.DataFrame(found)])
         table.to_csv(options.out, index=False, float_format="%.5g")
         print(*lines(summary(table[table.dataset == name])), sep="\n", flush=True)

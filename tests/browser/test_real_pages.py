@@ -68,7 +68,13 @@ def write_fit(folder):
     inputs = pd.DataFrame(x.numpy(), columns=[f"x{i}" for i in range(x.shape[1])])
     targets = pd.DataFrame(y.numpy(), columns=NAMES)
     model = MixtureRegressor(
-        n_components=1, hidden=(16,), strength="auto", max_epochs=15, lr=3e-3, random_state=0
+        n_components=1,
+        method="network",
+        hidden=(16,),
+        strength="auto",
+        max_epochs=15,
+        lr=3e-3,
+        random_state=0,
     )
     model.fit(inputs[:300], targets[:300])
     page, _ = fit_page(model, inputs[300:], targets[300:], title="Model of rivers.csv")

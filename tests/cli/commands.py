@@ -15,7 +15,7 @@ import prerank
 from prerank.cli import app
 
 SOURCE = Path(prerank.__file__).parents[1]
-QUICK = ("--max-epochs", "3", "--components", "1")
+QUICK = ("--method", "network", "--max-epochs", "3", "--components", "1")
 NONE = ("--strength", "0", *QUICK)
 SETTINGS = {
     "PYTHONPATH": str(SOURCE),

@@ -48,7 +48,7 @@ def test_the_page_names_verdict_data_and_settings(fitted):
     page = Reader(folder / "model" / "report.html")
     assert page.headline in done.stdout
     assert page.mood == "unclear"
-    for words in ("Model of rivers.csv", "Before and after the penalty", "strength", "depth, bed"):
+    for words in ("Model of rivers.csv", "Before and after calibration", "strength", "depth, bed"):
         assert words in page.text
     assert "Example 1: observation" in page.text  # a title, and what the figure shows
     # How to do it again.
@@ -103,7 +103,7 @@ def test_semicolons_and_a_selected_strength(rivers, write, unpainted):
     assert done.exit_code == 0
     assert done.stderr == ""
     assert set(found) == {
-        *("model", "report", "strength", "energy_score", "n_train"),
+        *("model", "report", "strength", "energy_score", "n_train", "method", "members", "head"),
         *("n", "verdict", "findings", "skipped"),
     }
     assert (found["n_train"], found["n"]) == (80, 20)
@@ -160,3 +160,18 @@ def test_the_kept_strength_is_marked(rivers, write, undrawn):
     assert model.strength_ == 0
     assert [row.strength for row in model.selection_.trace if row.chosen] == [0]
     assert model.selection_.table.chosen.sum() == 1
+
+
+def test_a_head_behind_two_networks(rivers, write, undrawn):
+    options = ("--members", "2", "--preranks", "marginal", "--max-epochs", "3")
+    lines = said(fit(write(rivers), *options, "--components", "1"))
+    model = prerank.load_model("model")
+    assert (model.method, model.members, model.head_rows_) == ("head", 2, 80)
+    assert "Head, fitted to 80 rows: " in lines
+    assert model.head_.report().splitlines()[0] in lines
+
+
+def test_likelihood_alone(rivers, write, undrawn):
+    options = ("--method", "none", "--max-epochs", "3", "--components", "1", "--json")
+    found = record(fit(write(rivers), *options))
+    assert (found["method"], found["head"], found["strength"]) == ("none", None, 0)

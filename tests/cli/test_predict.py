@@ -135,7 +135,7 @@ def test_one_target_of_a_series(rivers, write, place):
 
 def small(x, y):
     return prerank.MixtureRegressor(
-        n_components=1, hidden=(4,), max_epochs=1, strength=0, random_state=0
+        n_components=1, method="none", hidden=(4,), max_epochs=1, random_state=0
     ).fit(x, y)
 
 

@@ -149,12 +149,14 @@ def use_plan(folder: Path, name: str) -> None:
 
 def models() -> Corpus:
     """A fitted mixture."""
-    return _saved(prerank.MixtureRegressor(2, hidden=(4,), max_epochs=2, strength=1.0))
+    return _saved(prerank.MixtureRegressor(2, members=2, hidden=(4,), max_epochs=2, strength=0.0))
 
 
 def flows() -> Corpus:
     """A fitted flow."""
-    return _saved(prerank.FlowRegressor(bins=4, hidden=(4,), max_epochs=2, strength=1.0))
+    return _saved(
+        prerank.FlowRegressor(bins=4, method="network", hidden=(4,), max_epochs=2, strength=1.0)
+    )
 
 
 def _saved(model: JointRegressor) -> Corpus:
@@ -174,8 +176,10 @@ def seal_model(folder: Path, name: str) -> None:
     try:
         settings = json.loads(path.read_bytes())
         settings.pop("sha256", None)
-        weights = folder / Path(str(settings["weights"])).name
-        settings["weights_sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()
+        for part in ("weights", "head"):
+            if settings[part] is not None:
+                content = (folder / Path(str(settings[part])).name).read_bytes()
+                settings[f"{part}_sha256"] = hashlib.sha256(content).hexdigest()
         text = json.dumps(settings, sort_keys=True, ensure_ascii=True)
         settings["sha256"] = hashlib.sha256(text.encode()).hexdigest()
         path.write_text(json.dumps(settings))

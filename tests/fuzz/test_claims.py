@@ -205,7 +205,7 @@ NETWORKS = [
 def fitted(request):
     rng = np.random.default_rng(0)
     build, options = CLASSES[request.param]
-    model = build(**options, hidden=(4,), max_epochs=1, strength=0.0, random_state=0)
+    model = build(**options, method="none", hidden=(4,), max_epochs=1, random_state=0)
     return model.fit(rng.normal(size=(40, 2)), rng.normal(size=(40, 2)))
 
 

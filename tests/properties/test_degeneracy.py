@@ -208,7 +208,13 @@ TABLES = {
 def test_estimators(name):
     x, y = TABLES[name](*table(40))
     model = MixtureRegressor(
-        5, hidden=(8,), max_epochs=1, strength=1.0, preranks="marginal+hdr", random_state=0
+        5,
+        method="network",
+        hidden=(8,),
+        max_epochs=1,
+        strength=1.0,
+        preranks="marginal+hdr",
+        random_state=0,
     ).fit(x, y)
     assert np.isfinite(model.predict(x)).all()
     assert np.isfinite(model.score(x, y))

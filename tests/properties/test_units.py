@@ -240,7 +240,13 @@ def test_estimators(targets, units):
 
     def fitted(x, y):
         model = MixtureRegressor(
-            3, hidden=(8,), max_epochs=1, strength=1.0, preranks="marginal+hdr", random_state=0
+            3,
+            method="network",
+            hidden=(8,),
+            max_epochs=1,
+            strength=1.0,
+            preranks="marginal+hdr",
+            random_state=0,
         ).fit(x, y)
         return model.predict(x), model.score(x, y), model.diagnose(x, y).table.pce.to_numpy()
 

@@ -11,6 +11,7 @@ from prerank.errors import InputError, InputTypeError, NotApplicableError
 from prerank.files import CheckpointFile
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
+from prerank.recalibration import CalibrationHead
 from prerank.training import (
     Checkpoint,
     Interrupted,
@@ -19,6 +20,7 @@ from prerank.training import (
     Settings,
     Trainer,
     TrainingData,
+    forecast_unseen,
     search_strength,
     train,
     train_calibrated,
@@ -107,6 +109,26 @@ def test_strength_0_is_the_base_alone():
     for strength in (1.0, "auto", (1.0, 2.0)):
         with pytest.raises(InputError, match="penalty"):
             calibrated(strength, penalty=None)
+
+
+def test_a_head_is_fitted_behind_the_base():
+    runs = [Run(3, 0), Run(4, 0)]
+    head = CalibrationHead("marginal", strength=0.0, copies=1)
+    training = train_calibrated(NETWORK, DATA, runs, strength=0.0, head=head, settings=SETTINGS)
+    base = train(NETWORK, DATA, runs, settings=SETTINGS).theta
+    assert torch.equal(training.base, base)
+    assert training.head is head
+    rows = [DATA.validation[0]] * 2
+    forecast = forecast_unseen(NETWORK, DATA, base, runs, rows)
+    assert forecast[0].logits.shape == (len(rows[0]), 2)
+    expected = CalibrationHead("marginal", strength=0.0, copies=1).fit(*forecast)
+    assert head.report() == expected.report()
+
+
+@pytest.mark.parametrize("options", [{"strength": 1.0}, {"penalty": PENALTY}], ids=str)
+def test_a_head_and_a_penalty_are_not_fitted_together(options):
+    with pytest.raises(InputError, match="head"):
+        calibrated(**{"strength": 0.0, "penalty": None, **options}, head=CalibrationHead())
 
 
 def test_a_penalty_that_does_not_apply_is_refused_before_the_training():

@@ -208,6 +208,23 @@ def test_pairing_removes_what_the_runs_share():
     assert row.ratio_se < 1e-12
 
 
+def test_a_budget_of_likelihood():
+    """Paired changes of .1, .2 and .3 nats: mean .2, standard error .0577."""
+    base = replace(BASE, nll=np.array([1.0, 2.0, 3.0]))
+    dear = replace(shifted(9, 0.03, 0.0), nll=base.nll + np.array([0.1, 0.2, 0.3]))
+    cheap = replace(shifted(1, 0.01, 0.0), nll=base.nll - 0.1)
+    for budget, expected in ((None, 9), (0.26, 9), (0.25, 1), (0.0, 1)):
+        selection = choose_strength([base, cheap, dear], nll_budget=budget)
+        assert (selection.strength, selection.nll_budget) == (expected, budget)
+    assert [row.nll_change for row in selection.trace] == pytest.approx([0, -0.1, 0.2])
+    refused = choose_strength([base, dear], nll_budget=0.0)
+    assert "likelihood" in refused.reason
+    with pytest.raises(InputError, match="nll_budget"):
+        choose_strength([BASE], nll_budget=0.1)
+    with pytest.raises(InputError, match="nll_budget must not be negative"):
+        choose_strength([base], nll_budget=-0.1)
+
+
 def test_table_columns():
     assert list(choose_strength([BASE]).table.columns) == [
         *("strength", "excess", "excess_gain", "gain_se", "energy", "energy_ratio", "ratio_se"),

@@ -196,7 +196,9 @@ def _calibration(model: "MixtureRegressor") -> str:
         return rows + ("; ".join(changes) or "nothing to change")
     if model.selection_ is not None:
         return f"Penalty: {model.selection_.reason}"
-    return f"Penalty: strength {model.strength_:g}" if model.strength_ else "Likelihood alone"
+    if model.method == "network":
+        return f"Penalty: strength {model.strength_:g}"
+    return "Likelihood alone"
 
 
 def _discrete(model: "MixtureRegressor") -> str:

@@ -15,7 +15,6 @@ Lines that are in the file already are replaced.
 import argparse
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +42,7 @@ def divided(n: int, scheme: str, members: int, seed: int) -> Partition:
     if scheme in ("none", "validation"):
         return Partition.single(n, **options)
     folds = int(scheme.split()[1])
-    crossed = Partition.crossed(n, folds=folds, **options)
-    if "stopping" not in scheme:
-        return crossed
-    every = torch.arange(n)
-    pairs = [(every[~torch.isin(every, rows)], rows) for rows in crossed.unseen]
-    train, stop = (min(len(pair[part]) for pair in pairs) for part in (0, 1))
-    return replace(crossed, splits=tuple((a[:train], b[:stop]) for a, b in pairs))
+    return Partition.crossed(n, folds=folds, apart="stopping" not in scheme, **options)
 
 
 def trained(

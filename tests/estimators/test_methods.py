@@ -111,9 +111,11 @@ def test_rows_that_belong_together(kind):
     labels = np.repeat(np.arange(20), 5)
     model = regressor(max_epochs=2, folds=4, strength=0.0).fit(X[:100], Y[:100], **{kind: labels})
     assert (model.folds_, model.head_rows_) == (4, 100)
-    rows = Partition.crossed(100, folds=4, seed=SEED, **{kind: labels}).splits[0][0]
+    rows = Partition.crossed(100, folds=4, apart=False, seed=SEED, **{kind: labels}).splits[0][0]
     expected = X.to_numpy()[rows].mean()
     assert model.x_scaler_.loc.item() == pytest.approx(expected, rel=1e-6)
+    if kind == "groups":  # fewer groups than the folds of the default
+        assert regressor(max_epochs=1).fit(X[:60], Y[:60], groups=labels[:60] % 4).folds_ == 4
     with pytest.raises(InputError, match=kind):
         regressor().fit(X, Y, **{kind: labels[:9]})
 

@@ -101,6 +101,18 @@ def test_each_row_gets_the_forecasts_of_its_networks(partition):
         torch.testing.assert_close(dist.loc[place], torch.cat(expected), rtol=1e-5, atol=1e-5)
 
 
+def test_the_fold_that_stops():
+    every = set(range(50))
+    for apart, shares in ((True, [30, 10, 10]), (False, [40, 10, 10])):
+        partition = Partition.crossed(50, members=2, apart=apart)
+        for (rows, stop), unseen in zip(partition.splits, partition.unseen, strict=True):
+            parts = [set(part.tolist()) for part in (rows, stop, unseen)]
+            assert [len(part) for part in parts] == shares
+            assert set.union(*parts) == every
+            assert parts[0].isdisjoint(parts[1] | parts[2])
+            assert parts[1].isdisjoint(parts[2]) == apart
+
+
 @pytest.mark.parametrize("kind", ["groups", "time"])
 def test_a_single_split_holds_out_groups_or_the_last_block(kind):
     order = np.random.default_rng(1).permutation(50)

@@ -128,7 +128,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.theta_, self.base_theta_ = fitted.theta, fitted.base
         self.strength_, self.selection_ = fitted.strength, fitted.selection
         self.head_, self.head_rows_ = fitted.head, fitted.head_rows
-        self.folds_ = method.folds_of(len(inputs)) if self.head_ is not None else 0
+        self.folds_ = partition.folds if self.head_ is not None else 0
         if self.head_ is not None:
             self.head_.target_names_ = self.target_names_
         splits = list(dict.fromkeys(partition.runs[member].split for member in partition.members))

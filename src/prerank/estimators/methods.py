@@ -24,13 +24,14 @@ from prerank.training import (
     train_calibrated,
 )
 from prerank.training.calibrated import divergence
+from prerank.training.cross_fitting import fewer_folds
 
 __all__ = ["Calibrated", "Method"]
 
 _METHODS = ("head", "network", "none")
 _SELECTION_SPLITS = 3
 _FOLDS = 5
-_FEW_ROWS = 5000  # up to which cross-fitting pays: see docs/results/crossfit.md
+_FEW_ROWS = 500  # below which cross-fitting pays: see docs/results/crossfit.md
 _HEAD_ROWS = 20  # fewest that a head is fitted to
 
 
@@ -120,20 +121,14 @@ class Method:
             model._penalty_draws,
         )
 
-    def folds_of(self, n: int) -> int:
-        """Number of folds for n rows; 0 where the validation rows take their place."""
-        if self.name != "head":
-            return 0
-        if self.folds is None:
-            return _FOLDS if n <= _FEW_ROWS else 0
-        return self.folds
-
     def partition(self, n: int, seed: int, *, groups: object, time: object) -> Partition:
         """Rows that train, stop and are unseen."""
         options: Any = {"members": self.members, "seed": seed, "groups": groups, "time": time}
-        folds = self.folds_of(n)
+        folds = self.folds or 0
+        if self.folds is None and self.name == "head" and _HEAD_ROWS <= n < _FEW_ROWS:
+            folds = fewer_folds(_FOLDS, groups)
         if folds:
-            return Partition.crossed(n, folds=folds, **options)
+            return Partition.crossed(n, folds=folds, apart=False, **options)
         choosing = self.name == "network" and isinstance(self.strength, str)
         return Partition.single(n, splits=_SELECTION_SPLITS if choosing else 1, **options)
 

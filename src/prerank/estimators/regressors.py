@@ -52,8 +52,8 @@ class MixtureRegressor(JointRegressor):
             `members * n_components` Gaussians. For methods `"head"` and `"none"`: a mixture of
             networks that are each calibrated is too wide.
         folds: which rows the head is fitted to. 0: those that stop the training. K: all rows, by
-            cross-fitting: K networks for each member, of which each leaves out one fold. None: 5 up
-            to 5,000 rows, 0 beyond.
+            cross-fitting: K networks for each member, of which each is stopped by one fold and
+            trained on the others. None: 5 for fewer than 500 rows, else 0.
         preranks: what the penalty looks at; by default `"all"` for a head and `"marginal+hdr"` for
             a network.
         strength: lambda. 0 fits a head, or a network, by likelihood alone. `"auto"`: for a head its

@@ -110,7 +110,9 @@ class FlowMixture(Distribution):
     Example:
         >>> from torch.distributions import AffineTransform, IndependentTransform
         >>> half = IndependentTransform(AffineTransform(0.0, 0.5), 1)
-        >>> flows = [FlowDistribution(half, 4, torch.tensor([c]), torch.ones(1)) for c in (-6, 6)]
+        >>> flows = [
+        ...     FlowDistribution(half, 4, torch.tensor([c]), torch.ones(1)) for c in (-6.0, 6.0)
+        ... ]
         >>> dist = FlowMixture(flows)
         >>> dist.quantiles([0.25])[0, 0].round(decimals=1), dist.sample((9,), generator=0).shape
         (tensor([-6.]), torch.Size([9, 4, 1]))

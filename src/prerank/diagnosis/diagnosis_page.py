@@ -38,6 +38,7 @@ def diagnosis_page(
     verdict: Verdict | None = None,
     groups: "Mapping[str, Diagnosis] | None" = None,
     before: "Diagnosis | None" = None,
+    change: str = "the penalty",
     selection: "Selection | None" = None,
     examples: Sequence[CornerDisplay] = (),
     settings: Mapping[str, str] | None = None,
@@ -50,7 +51,8 @@ def diagnosis_page(
         title: of the page.
         verdict: on top of the page; that of the findings by default.
         groups: findings within groups of rows; each gets a row of a table, and its own verdict.
-        before: of the same rows and pre-ranks, by the predictor before its calibration.
+        before: of the same rows and pre-ranks, by the predictor before the change.
+        change: what the predictor went through since then.
         selection: how the strength was chosen.
         examples: single predictions with their observations.
         settings: what else to state at the end, beside numbers of rows and versions.
@@ -65,7 +67,7 @@ def diagnosis_page(
         mood=verdict.status,
         points=(*verdict.points, *notes),
         advice=verdict.advice,
-        sections=tuple(_sections(findings, before, groups, selection, examples)),
+        sections=tuple(_sections(findings, before, change, groups, selection, examples)),
         settings={"rows": f"{findings.n:,}", **(settings or {}), **versions()},
     )
 
@@ -73,6 +75,7 @@ def diagnosis_page(
 def _sections(
     findings: "Diagnosis",
     before: "Diagnosis | None",
+    change: str,
     groups: "Mapping[str, Diagnosis] | None",
     selection: "Selection | None",
     examples: Sequence[CornerDisplay],
@@ -82,11 +85,11 @@ def _sections(
     legend = _WORDS["legend"] | (_WORDS["legend_of_groups"] if groups else {})
     yield Section("Errors and evidence", skipped, table, legend)
     if before is not None:
-        yield _comparison(before, findings)
+        yield _comparison(before, findings, change)
     if groups is not None:
         headlines = tuple(f"{name}: {one.verdict().headline}" for name, one in groups.items())
         yield Section("Within groups", headlines, _group_table(groups), legend)
-    yield _reliability(findings, before)
+    yield _reliability(findings, before, change)
     yield _histograms(findings)
     if selection is not None:
         tried = selection.table
@@ -108,7 +111,7 @@ def _sections(
     yield Section("What the pre-ranks ask", questions)
 
 
-def _comparison(before: "Diagnosis", after: "Diagnosis") -> Section:
+def _comparison(before: "Diagnosis", after: "Diagnosis", change: str) -> Section:
     import pandas as pd
 
     columns = {"before": before.by_prerank, "after": after.by_prerank}
@@ -120,7 +123,7 @@ def _comparison(before: "Diagnosis", after: "Diagnosis") -> Section:
         if label in after.by_prerank
     ]
     legend = _WORDS["legend_of_comparison"]
-    return Section("Before and after calibration", table=pd.DataFrame(rows), legend=legend)
+    return Section(f"Before and after {change}", table=pd.DataFrame(rows), legend=legend)
 
 
 def _group_table(groups: "Mapping[str, Diagnosis]") -> "pd.DataFrame":
@@ -136,7 +139,7 @@ def _group_table(groups: "Mapping[str, Diagnosis]") -> "pd.DataFrame":
     )
 
 
-def _reliability(findings: "Diagnosis", before: "Diagnosis | None") -> Section:
+def _reliability(findings: "Diagnosis", before: "Diagnosis | None", change: str) -> Section:
     """A picture for each pre-rank, before above after: several beside each other where they fit."""
     shown = []
     others = [None] * len(findings.pits) if before is None else before.displays()
@@ -147,7 +150,7 @@ def _reliability(findings: "Diagnosis", before: "Diagnosis | None") -> Section:
         grid.plot(figure)
         caption = display.caption + _doubt(findings, display)
         if former is not None:
-            caption = f"After calibration, {caption} Before, {former.caption}"
+            caption = f"After {change}, {caption} Before, {former.caption}"
         shown.append(Illustration(figure, caption))
     words = "The share of PITs up to each level: the diagonal is right, the band is chance."
     return Section("Reliability", (words,), illustrations=tuple(shown))

@@ -59,6 +59,7 @@ def fit_page(
         diagnosis,
         title=title,
         before=before,
+        change="the penalty" if model.head_ is None else "the head",
         selection=model.selection_,
         examples=_examples(model, x, y) if model.n_outputs_ > 1 else (),
         settings={**(settings or {}), **stated},

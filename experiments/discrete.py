@@ -1,218 +1,236 @@
-"""Discrete targets: what a predictor with a density can reach, and what helps.
+"""Discrete targets: what each treatment of them does to a forecast of their values.
 
-    PRERANK_DATA=data python experiments/discrete.py --out results.json
+    PRERANK_DATA=data python experiments/discrete.py --out discrete_treatments.csv
 
-Each treatment is trained on the published splits, without a penalty and with the marginal one, and
-judged on the test rows: on the targets as they are; with samples of the same predictions that are
-rounded to the values of the training rows (which have no density, and so no hdr); and on targets
-whose ties are spread over their cells. The energy score of plain and of rounded samples is that of
-the targets as they are, in units of their standard deviations on the training rows, and is printed
-relative to the first treatment without a penalty.
+The published network is trained on the likelihood of the treated targets (and, as one of the
+treatments, with the marginal penalty on untreated ones), for all seeds in one stack. On test rows
+the forecast of the values is judged: every prediction is rounded, target by target, to the values
+of the training rows (`prerank.distributions.Rounded`). Excess is signed, the mean over the
+components; marginal PITs are in closed form and randomised, others are ranks among 100 rounded
+draws with random ties. The energy score is that of rounded draws, in standard deviations of the
+training rows. With a head, `CalibrationHead` is fitted to the validation and calibration rows,
+treated like the training rows. One line for each dataset, seed, treatment, head and pre-rank;
+datasets that the file has already are not computed again.
 """
 
 import argparse
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
-from prerank import Ensemble, GaussianMixture, energy_score, pce, pce_floor, pit
-from prerank.calibration import tie_error
-from prerank.datasets import PUBLISHED_SEEDS, Table, load_table, published_split, snap, spread_ties
-from prerank.distributions import draw
-from prerank.files import write_json
+from prerank import (
+    CalibrationHead,
+    CalibrationPenalty,
+    GaussianMixture,
+    energy_score,
+    pce,
+    pce_floor,
+)
+from prerank.datasets import (
+    PUBLISHED_SEEDS,
+    Split,
+    Table,
+    load_table,
+    published_split,
+    spread_ties,
+)
+from prerank.distributions import Cells, Rounded, Rounding, affine
 from prerank.models import MixtureNetwork
-from prerank.penalty import CalibrationPenalty
-from prerank.preranks import parse
-from prerank.training import Objective, Run, Settings, TrainingData, evaluate, train
+from prerank.pits import project_pits
+from prerank.preranks import applicable
+from prerank.training import Objective, Run, Settings, TrainingData, train
 from prerank.training.data import Scaler
 
 DATASETS = ("wq", "scpf", "births2", "wage", "blog_data")
-SETTINGS = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
-STRENGTHS = (0.0, 100.0)
-JUDGED = "marginal+scale+hdr"
-JUDGED_SNAPPED = "marginal+scale"
-SHOWN = {"raw": JUDGED, "snapped": JUDGED_SNAPPED, "spread": "marginal"}
-N_SAMPLES, ROWS = 100, 1000
-PINNED, PINNED_SCALE = 5, 0.01
+MAX_ROWS, TEST_ROWS = 20_000, 3_000
 
 
 @dataclass(frozen=True)
 class Treatment:
-    """How to train on discrete targets: with which network, and whether on spread targets."""
+    """How to train on discrete targets.
 
-    network: Callable[[TrainingData], MixtureNetwork]
-    spread: bool = False
+    Attributes:
+        spread: targets to train on, from a rounding, targets and a seed.
+        rounded: whether the spread targets are those of the rounding.
+        floor: of the scales, in standard deviations.
+        spreads: of each row, which take turns in training.
+        strength: of the marginal penalty.
+    """
 
-
-class PinnedNetwork(MixtureNetwork):
-    """Five free components and, with learned weights, narrow ones at the most frequent targets."""
-
-    def at(self, atoms: Tensor) -> "PinnedNetwork":
-        """Pin components to atoms `(A, D)`."""
-        object.__setattr__(self, "atoms", atoms)
-        return self
-
-    @property
-    def _outputs(self) -> list[int]:
-        weights, *others = super()._outputs
-        return [weights + PINNED, *others]
-
-    def _distribution(self, raw: Tensor) -> GaussianMixture:
-        count = self.n_components + PINNED
-        weights, others = raw[..., :count], raw[..., count:]
-        plain = MixtureNetwork(self.n_inputs, self.n_targets, self.n_components)
-        free = plain._distribution(torch.cat([weights[..., : self.n_components], others], -1))
-        atoms: Tensor = self.__dict__["atoms"]
-        shape = raw.shape[:-1]
-        loc = atoms.to(raw).expand(*shape, *atoms.shape)
-        factor = PINNED_SCALE * torch.eye(self.n_targets).to(raw)
-        factor = factor.expand(*shape, PINNED, *factor.shape)
-        return GaussianMixture(
-            weights,
-            torch.cat([free.loc, loc], -2),
-            torch.cat([free.scale_tril, factor], -3),
-            validate_args=False,
-        )
+    spread: Callable[[Rounding, Tensor, int], Tensor] = lambda rounding, y, seed: y
+    rounded: bool = False
+    floor: float = 1e-3
+    spreads: int = 1
+    strength: float = 0.0
 
 
-def _plain(data: TrainingData, floor: float = 1e-3) -> MixtureNetwork:
-    return MixtureNetwork(data.x.shape[-1], data.y.shape[-1], scale_floor=floor)
-
-
-def _pinned(data: TrainingData) -> MixtureNetwork:
-    values, counts = data.y[0, data.train[0]].unique(dim=0, return_counts=True)
-    atoms = values[counts.argsort(descending=True)[:PINNED]]
-    return PinnedNetwork(data.x.shape[-1], data.y.shape[-1]).at(atoms)
+def _scores(rounding: Rounding, y: Tensor, seed: int) -> Tensor:
+    return rounding.spread(y, generator=seed)
 
 
 TREATMENTS = {
-    "as they are": Treatment(_plain),
-    "scale floor .05": Treatment(lambda data: _plain(data, 0.05)),
-    "scale floor .2": Treatment(lambda data: _plain(data, 0.2)),
-    "pinned components": Treatment(_pinned),
-    "ties spread": Treatment(_plain, spread=True),
+    "none": Treatment(),
+    "penalty": Treatment(strength=100.0),
+    "scale floor .05": Treatment(floor=0.05),
+    "ties spread": Treatment(lambda rounding, y, seed: spread_ties(y, generator=seed)),
+    "rounding, one spread": Treatment(_scores, rounded=True),
+    "rounding": Treatment(_scores, rounded=True, spreads=17),
 }
 
 
-def judge(table: Table, treatment: Treatment, seed: int) -> list[dict[str, Any]]:
-    """Train one split without and with the penalty, and evaluate."""
-    split = published_split(len(table.x), seed)
-    raw = torch.as_tensor(table.y).double()
-    spread = spread_ties(raw, generator=seed)
-    fitted_to = spread if treatment.spread else raw
-    data = TrainingData.build(table.x, fitted_to, [(split.train, split.validation)])
-    network = treatment.network(data)
-    runs = [Run(seed, 0, strength) for strength in STRENGTHS]
-    objective = Objective(CalibrationPenalty("marginal"))
-    found = train(network, data, runs, objective=objective, settings=SETTINGS)
-    x = data.x[:, split.test].expand(len(runs), -1, -1)
-    records: list[dict[str, Any]] = [
-        {"seed": seed, "strength": run.strength, "epochs": int(found.epochs[m])}
-        for m, run in enumerate(runs)
+class Problem:
+    """One dataset under one treatment, trained for all seeds."""
+
+    def __init__(self, table: Table, treatment: Treatment, seeds: tuple[int, ...]) -> None:
+        order = torch.randperm(len(table.x), generator=torch.Generator().manual_seed(0))
+        rows = order[:MAX_ROWS].sort().values
+        self.x, self.y = (torch.as_tensor(part)[rows].double() for part in (table.x, table.y))
+        self.splits = [published_split(len(rows), seed) for seed in seeds]
+        self.cells: list[list[Cells | None]] = []
+        parts = []
+        for seed, split in zip(seeds, self.splits, strict=True):
+            known = self.y[split.train]
+            rounding = Rounding.of(known)
+            nearest = [Cells.nearest(column.unique()) for column in known.mT]
+            found = rounding.cells if treatment.rounded else (None,) * len(nearest)
+            self.cells.append([f or n for f, n in zip(found, nearest, strict=True)])
+            parts.append(self._data(treatment, rounding, split, seed))
+        self.data = _stacked(parts)
+        self.network = MixtureNetwork(self.x.shape[1], self.y.shape[1], scale_floor=treatment.floor)
+        runs = [Run(seed, place, treatment.strength) for place, seed in enumerate(seeds)]
+        objective = Objective(CalibrationPenalty("marginal") if treatment.strength else None)
+        self.theta = train(
+            self.network, self.data, runs, objective=objective, settings=Settings()
+        ).theta
+
+    def _data(
+        self, treatment: Treatment, rounding: Rounding, split: Split, seed: int
+    ) -> TrainingData:
+        y, *others = (
+            treatment.spread(rounding, self.y, seed + 1000 * k) for k in range(treatment.spreads)
+        )
+        splits = [(split.train, split.validation)]
+        return TrainingData.build(self.x, y, splits, spreads=others)
+
+    def forecast(self, place: int, rows: Tensor) -> GaussianMixture:
+        """Predictions in standardised units of the treated targets, in float64."""
+        with torch.no_grad():
+            dist = self.network(self.theta[place : place + 1], self.data.x[place : place + 1, rows])
+        parts = (dist.logits, dist.loc, dist.scale_tril)
+        return GaussianMixture(*(part[0].double() for part in parts))
+
+    def head(self, place: int, seed: int) -> CalibrationHead:
+        """Fitted to the rows that are neither training nor test rows."""
+        split = self.splits[place]
+        rows = torch.cat([split.validation, split.calibration])
+        y = self.data.y[place, rows].double()
+        return CalibrationHead(seed=seed).fit(self.forecast(place, rows), y)
+
+    def judge(self, dist: Distribution, place: int, seed: int) -> Iterator[dict[str, Any]]:
+        """Excess of every pre-rank and energy score of predictions for the test rows."""
+        split = self.splits[place]
+        scaler = self.data.y_scaler.select([place])
+        factor = 1 / self.y[split.train].std(0, correction=0)
+        values = Rounded(affine(dist, scaler.loc[0, 0], scaler.scale[0, 0]), self.cells[place])
+        scaled = affine(values, torch.zeros_like(factor), factor)
+        y = factor * self.y[split.test[:TEST_ROWS]]
+        energy = float(energy_score(scaled, y, generator=seed).mean())
+        for result in project_pits(scaled, y, applicable("all", scaled)[0], generator=seed):
+            yield {
+                "prerank": result.prerank.label,
+                "excess": float(pce(result.z).mean()) - pce_floor(len(y)),
+                "ties": float(result.ties.mean()),
+                "energy": energy,
+                "rows": len(y),
+            }
+
+
+def _stacked(parts: list[TrainingData]) -> TrainingData:
+    def scaler(name: str) -> Scaler:
+        fields = ("loc", "scale", "low", "high")
+        return Scaler(*(torch.cat([getattr(getattr(p, name), f) for p in parts]) for f in fields))
+
+    tensors = [
+        torch.cat([getattr(part, name) for part in parts])
+        for name in ("x", "y", "train", "validation")
     ]
-    for name, targets in (("raw", raw), ("spread", spread)):
-        y = data.y_scaler(targets).to(data.y)[:, split.test].expand(len(runs), -1, -1)
-        result = evaluate(network, found.theta, x, y, parse(JUDGED))
-        for m, record in enumerate(records):
-            record[name] = {label: float(result.excess(label)[m]) for label in result.pce}
-    unit = raw[split.train].std(0, correction=0)
-    for m, record in enumerate(records):
-        samples = _samples(network, found.theta[m : m + 1], x[m : m + 1], data.y_scaler)
-        record.update(judge_samples(samples, raw[split.test], raw[split.train], unit))
-    return records
+    spreads = [part.spreads for part in parts if part.spreads is not None]
+    others = torch.cat(spreads, 1) if spreads else None
+    return TrainingData(*tensors, scaler("x_scaler"), scaler("y_scaler"), others)
 
 
-def judge_samples(samples: Tensor, y: Tensor, known: Tensor, unit: Tensor) -> dict[str, Any]:
-    """Judge samples `(S, N, D)` of targets `(N, D)`, plain and rounded to known values `(M, D)`.
-
-    Returns:
-        The excess of rounded samples; energy scores; the share of plain samples outside the range
-        of the known values; and how often the most frequent value of each target occurs.
-    """
-    rounded = snap(samples, known)
-    # Divided, not centred: equal values stay equal.
-    plain, snapped, observed = Ensemble(samples / unit), Ensemble(rounded / unit), y / unit
-    floor = pce_floor(len(y))
-    low, high, common = known.amin(0), known.amax(0), known.mode(0).values
-    return {
-        "snapped": {
-            label: float(pce(pit(snapped, observed, label, generator=0)).mean()) - floor
-            for label in JUDGED_SNAPPED.split("+")
-        },
-        "energy": {
-            name: float(energy_score(dist, observed).mean())
-            for name, dist in (("plain", plain), ("snapped", snapped))
-        },
-        "outside": float(((samples < low) | (samples > high)).double().mean()),
-        "most frequent": {
-            "observed": (y == common).double().mean(0).tolist(),
-            "forecast": (rounded == common).double().mean((0, 1)).tolist(),
-        },
-    }
+def records(
+    name: str, treatments: list[str], heads: list[str], seeds: tuple[int, ...]
+) -> Iterator[dict[str, Any]]:
+    """All lines of one dataset."""
+    table = load_table(name)
+    for treatment in treatments:
+        begun = time.perf_counter()
+        problem = Problem(table, TREATMENTS[treatment], seeds)
+        trained = (time.perf_counter() - begun) / len(seeds)
+        for place, seed in enumerate(seeds):
+            base = problem.forecast(place, problem.splits[place].test[:TEST_ROWS])
+            about = {"dataset": name, "seed": seed, "treatment": treatment}
+            for row in problem.judge(base, place, seed):
+                yield about | {"head": False, "seconds": trained} | row
+            if treatment in heads:
+                begun = time.perf_counter()
+                behind = problem.head(place, seed)(base)
+                seconds = time.perf_counter() - begun
+                for row in problem.judge(behind, place, seed):
+                    yield about | {"head": True, "seconds": seconds} | row
 
 
-def _samples(network: MixtureNetwork, theta: Tensor, x: Tensor, scaler: Scaler) -> Tensor:
-    """Samples of one run in the units of the targets, `(S, N, D)`."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        parts = [
-            draw(network(theta, part), N_SAMPLES, generator=generator).points.squeeze(1)
-            for part in x.split(ROWS, dim=1)
-        ]
-    return torch.cat(parts, 1).double() * scaler.scale[0] + scaler.loc[0]
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds: marginal excess, that of all pre-ranks, and the change of energy score."""
+    keys = ["dataset", "treatment", "head"]
+    seen = table[table.ties < 0.95]  # the others have no power
+    groups = seen.groupby(keys, sort=False)
+    found = pd.DataFrame(
+        {
+            "marginal": seen[seen.prerank == "marginal"].groupby(keys, sort=False).excess.mean(),
+            "preranks": groups.excess.mean(),
+            "energy": groups.energy.mean(),
+        }
+    ).reset_index()
+    untreated = found[(found.treatment == "none") & ~found["head"]].set_index("dataset").energy
+    found["energy"] = 100 * (found.energy / found.dataset.map(untreated) - 1)
+    return found
+
+
+def lines(found: pd.DataFrame) -> list[str]:
+    """Rows of a Markdown table; excess in units of .0001."""
+    return [
+        f"| {row.dataset} | {row.treatment} | {'yes' if row.head else 'no'} "
+        f"| {1e4 * row.marginal:.0f} | {1e4 * row.preranks:.0f} | {row.energy:+.1f} % |"
+        for row in found.itertuples()
+    ]
 
 
 def main() -> None:
-    """Run the experiment from the command line."""
+    """Compute every dataset that the file does not have yet, and print the means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="+", default=list(DATASETS))
     parser.add_argument("--treatments", nargs="+", default=list(TREATMENTS), choices=TREATMENTS)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(PUBLISHED_SEEDS))
+    parser.add_argument("--heads", nargs="*", default=["none", "rounding"], choices=TREATMENTS)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    results = []
+    table = pd.read_csv(options.out) if options.out.exists() else pd.DataFrame({"dataset": []})
     for name in options.datasets:
-        table = load_table(name)
-        print(f"{name}: PCE of a predictor of the shares {tie_error(table.y).round(3)}", flush=True)
-        unit = None
-        for treatment in options.treatments:
-            records = [
-                record
-                for seed in options.seeds
-                for record in judge(table, TREATMENTS[treatment], seed)
-            ]
-            results.append({"dataset": name, "treatment": treatment, "records": records})
-            write_json(options.out, {"results": results})
-            unit = unit or _energy(records, 0.0, "plain")
-            print("\n".join(lines(name, treatment, records, unit)), flush=True)
-
-
-def lines(name: str, treatment: str, records: list[dict[str, Any]], unit: float) -> list[str]:
-    """Rows of a Markdown table; excess in units of .0001, energy scores relative to a unit."""
-    found = []
-    for strength in STRENGTHS:
-        mine = [record for record in records if record["strength"] == strength]
-        cells = [
-            f"{1e4 * np.mean([r[where][label] for r in mine]):.0f}"
-            for where, labels in SHOWN.items()
-            for label in labels.split("+")
-        ]
-        cells += [
-            f"{_energy(records, strength, samples) / unit - 1:+.1%}"
-            for samples in ("plain", "snapped")
-        ]
-        penalty = "yes" if strength else "no"
-        found.append(f"| {name} | {treatment} | {penalty} | {' | '.join(cells)} |")
-    return found
-
-
-def _energy(records: list[dict[str, Any]], strength: float, samples: str) -> float:
-    return float(np.mean([r["energy"][samples] for r in records if r["strength"] == strength]))
+        if name in set(table.dataset):
+            continue
+        found = records(name, options.treatments, options.heads, tuple(options.seeds))
+        table = pd.concat([table, pd.DataFrame(found)])
+        table.to_csv(options.out, index=False, float_format="%.5g")
+        print(*lines(summary(table[table.dataset == name])), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

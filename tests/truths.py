@@ -16,6 +16,7 @@ from torch.distributions import (
 )
 
 from prerank import GaussianMixture
+from prerank.distributions import Atoms, Levels, Rounded
 from prerank.preranks import CLASSIC, PAPER, PreRank, ThresholdExceedance, parse
 
 
@@ -121,8 +122,22 @@ def discrete(*batch: int, dim: int = 4, components: int = 2, seed: int = 0):
     return MixtureSameFamily(Categorical(logits=logits), Independent(Poisson(rate), 1))
 
 
+CELLS = (
+    Levels.at([0.0, 1.0, 3.0, 5.0], [-0.3, 0.4, 1.5]),
+    Atoms.at([0.0], [1.5], least=True, largest=False),
+    None,
+    Atoms.at([-1.0, 0.5], [0.7, 0.4], least=False, largest=False),
+)
+
+
+def rounded(*batch: int, dim: int = 4, seed: int = 0):
+    """Mixture rounded to few values, a target with one atom, a continuous one, two atoms."""
+    return Rounded(gaussian_mixture(*batch, dim=dim, seed=seed), [CELLS[d % 4] for d in range(dim)])
+
+
 TRUTHS = {
     "gaussian mixture": gaussian_mixture,
     "student copula": student_copula,
     "discrete": discrete,
+    "rounded": rounded,
 }

@@ -66,6 +66,9 @@ N_COMPONENTS = 5
 SCALE_FLOOR = 1e-3
 """Least scale of a prediction, in standard deviations of the targets."""
 
+DISCRETE = "auto"
+"""Targets with few values or atoms: "auto" finds, spreads and rounds them."""
+
 MAX_EPOCHS = 1000
 """Most epochs of a training, without the penalty and again with it."""
 

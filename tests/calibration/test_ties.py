@@ -73,7 +73,7 @@ def test_a_diagnosis_says_what_to_do():
     (remark,) = found.remarks
     assert "y1 (3 values, one in 8" in remark
     assert "y0" not in remark
-    assert "snap" in remark
+    assert "round_to" in remark
     assert remark in str(found)
 
 

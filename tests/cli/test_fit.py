@@ -104,7 +104,7 @@ def test_semicolons_and_a_selected_strength(rivers, write, unpainted):
     assert done.stderr == ""
     assert set(found) == {
         *("model", "report", "strength", "energy_score", "n_train", "method", "members", "head"),
-        *("n", "verdict", "findings", "skipped"),
+        *("discrete", "n", "verdict", "findings", "skipped"),
     }
     assert (found["n_train"], found["n"]) == (80, 20)
     assert found["energy_score"] > 0
@@ -175,3 +175,17 @@ def test_likelihood_alone(rivers, write, undrawn):
     options = ("--method", "none", "--max-epochs", "3", "--components", "1", "--json")
     found = record(fit(write(rivers), *options))
     assert (found["method"], found["head"], found["strength"]) == ("none", None, 0)
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_discrete_targets_are_found_unless_it_is_off(rivers, write):
+    table = write(rivers.assign(calls=np.arange(100) % 3))
+    options = ("--method", "none", "--max-epochs", "3", "--components", "1")
+    words = said(fit(table, *options, targets="flow,calls"))
+    assert "Discrete targets, spread for training and rounded: calls: 3 values." in words
+    assert "calls: 3 values" in Reader("model/report.html").text
+    off = fit(table, *options, "--discrete", "off", "--json", targets="flow,calls", out="off")
+    assert record(off)["discrete"] == []
+    wrong = fit(table, *options, "--discrete", "maybe", targets="flow,calls", out="wrong")
+    assert wrong.exit_code == 2
+    assert "'maybe' is not auto or off" in wrong.stderr

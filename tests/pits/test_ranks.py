@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
 from prerank import Ensemble, GaussianMixture, diagnose, null_pce, pce, pit
+from prerank.distributions import Rounded
 from prerank.pits import project_pits, rank_pit
 from prerank.pits.ranks import _pool_ranks
 from prerank.preranks import (
@@ -225,6 +226,8 @@ def test_preranks_treat_the_members_of_a_pool_alike(prerank, truth):
     # Reordering the pool reorders T and nothing else; equal points get exactly equal values, or
     # ties would be decided by rounding. PCA is the distribution's or the pool's, both symmetric.
     dist = TRUTHS[truth](30, dim=4, seed=2)
+    if prerank.needs_log_prob and isinstance(dist, Rounded):
+        pytest.skip("a rounded distribution has no density")
     pool = dist.sample((9,))
     pool = torch.cat([pool, pool[:4]])
     order = torch.randperm(13, generator=torch.Generator().manual_seed(1))

@@ -23,6 +23,7 @@ from prerank import (
     smooth_pit,
     variogram_score,
 )
+from prerank.distributions import Rounded
 from prerank.pits import project_pits
 from prerank.preranks import PAPER, PCA, PreRank
 from truths import (
@@ -30,6 +31,7 @@ from truths import (
     gaussian_mixture,
     independent_normal,
     multivariate_normal,
+    rounded,
 )
 
 M, N, DIM = 3, 40, 4
@@ -54,7 +56,9 @@ FAMILIES: dict[str, Callable[..., Distribution]] = {
     "independent normal": independent_normal,
     "ensemble": ensemble,
     "weighted ensemble": weighted_ensemble,
+    "rounded": rounded,
 }
+WITHOUT_DENSITY = ("ensemble", "weighted ensemble", "rounded")
 
 
 def member(dist: Distribution, m: int) -> Distribution:
@@ -65,6 +69,8 @@ def member(dist: Distribution, m: int) -> Distribution:
         return MultivariateNormal(dist.loc[m], scale_tril=dist.scale_tril[m])
     if isinstance(dist, Ensemble):
         return Ensemble(dist.samples[:, m], None if dist.weights is None else dist.weights[:, m])
+    if isinstance(dist, Rounded):
+        return Rounded(member(dist.base, m), dist.cells)
     return Independent(Normal(dist.base_dist.loc[m], dist.base_dist.scale[m]), 1)
 
 
@@ -74,7 +80,7 @@ def observations(*shape: int, seed: int = 1) -> Tensor:
 
 
 def applies(prerank: PreRank, family: str) -> bool:
-    return not (prerank.needs_log_prob and "ensemble" in family)
+    return not (prerank.needs_log_prob and family in WITHOUT_DENSITY)
 
 
 def assert_same(stacked: Tensor, separate: list[Tensor]) -> None:
@@ -86,7 +92,7 @@ def assert_same(stacked: Tensor, separate: list[Tensor]) -> None:
 FIXED = [p for p in PRERANKS if not (isinstance(p, PCA) and isinstance(p.components, float))]
 # Every pre-rank with the family that has closed forms, densities and components, and with every
 # other family one of each kind: linear, of the pool, of the density, counted, with ties.
-KINDS = ["location", "scale", "pca", "hdr", "copula", "band_depth"]
+KINDS = ["marginal", "location", "scale", "pca", "hdr", "copula", "band_depth"]
 CASES = [
     (family, prerank)
     for family in FAMILIES
@@ -157,7 +163,7 @@ def test_fraction_of_variance_picks_one_count_for_the_whole_stack():
 
 @pytest.mark.parametrize(
     ("family", "prerank"),
-    [(f, p) for f, p in CASES if p in PAPER],
+    [(f, p) for f, p in CASES if p in PAPER and f != "rounded"],  # which has no gradient
     ids=lambda v: getattr(v, "label", v),
 )
 def test_smooth_pits(family, prerank):
@@ -201,7 +207,7 @@ SCORES: dict[str, Callable[..., Tensor]] = {
 
 @pytest.mark.parametrize(
     ("family", "score"),
-    [(f, s) for f in FAMILIES for s in SCORES if s != "nll" or "ensemble" not in f],
+    [(f, s) for f in FAMILIES for s in SCORES if s != "nll" or f not in WITHOUT_DENSITY],
 )
 def test_scores(family, score):
     dist, y = FAMILIES[family](M, N, dim=DIM), observations(M, N, DIM)

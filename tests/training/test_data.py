@@ -48,6 +48,15 @@ def test_each_split_is_standardised_by_its_training_rows():
     assert not torch.allclose(data.x[0], data.x[1])
 
 
+def test_spreads_have_the_units_of_the_targets():
+    x, y = table()
+    other = torch.as_tensor(y + 1)
+    data = build(x, y, spreads=[other, other + 1])
+    assert data.spreads.shape == (2, *data.y.shape)
+    for shift, spread in enumerate(data.spreads, start=1):
+        torch.testing.assert_close(spread - data.y, (shift / data.y_scaler.scale).expand_as(spread))
+
+
 def test_validation_rows_do_not_count():
     x, y = table()
     (train, validation), *_ = splits()

@@ -600,11 +600,32 @@ def test_a_loss_term_must_not_mix_the_runs():
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     trainer = steps(Trainer(NETWORK, DATA, RUNS, settings=settings()), 3)
     trainer.save(CheckpointFile(tmp_path / "checkpoint"))
-    other = dataclasses.replace(DATA, y=DATA.y + 1)
-    with pytest.raises(InputError, match="other runs, settings or data"):
-        Trainer(NETWORK, other, RUNS, settings=settings()).load(
-            CheckpointFile(tmp_path / "checkpoint")
-        )
+    others = {"y": DATA.y + 1}, {"spreads": DATA.y.unsqueeze(0)}
+    for other in (dataclasses.replace(DATA, **change) for change in others):
+        with pytest.raises(InputError, match="other runs, settings or data"):
+            Trainer(NETWORK, other, RUNS, settings=settings()).load(
+                CheckpointFile(tmp_path / "checkpoint")
+            )
+
+
+def test_spreads_of_the_targets_take_turns():
+    seen = []
+
+    def note(dist, y, *, generator=None):
+        seen.append(float(y[0, 0, 0]))
+        return dist.loc.sum((1, 2, 3)) * 0
+
+    versions = torch.stack([torch.full_like(DATA.y, value) for value in (7.0, 8.0, 9.0)])
+    data = dataclasses.replace(DATA, spreads=versions)
+    trainer = Trainer(NETWORK, data, RUNS[2:3], objective=Objective(note), settings=settings())
+    batches = DATA.train.shape[1] // 32
+    steps(trainer, 4 * batches)
+    # Validation rows keep the targets that they have.
+    turns = [value for value in seen if value in (7, 8, 9)]
+    assert turns == [value for value in (7, 8, 9, 7) for _ in range(batches)]
+    assert len(seen) > len(turns)
+    same = dataclasses.replace(DATA, spreads=torch.stack([DATA.y] * 2))
+    assert_same(*(train(NETWORK, d, RUNS[:2], settings=settings()) for d in (same, DATA)))
 
 
 def test_wild_targets_stay_finite():

@@ -240,9 +240,9 @@ def tie_remarks(dist: Distribution, y: Tensor, names: Sequence[str]) -> tuple[st
     return (
         f"discrete targets: {', '.join(ties)}. A predictor with a density cannot have uniform PITs "
         f"there; one that knew no more than how often each value occurs would have a PCE of up to "
-        f"{max(errors[d] for d in hit):.3f}. Round its samples to the values with "
-        f"prerank.datasets.snap, and diagnose them as an Ensemble: the PITs of samples between the "
-        f"values say little there, and a penalty on them can take probability off the values.",
+        f"{max(errors[d] for d in hit):.3f}. Diagnose prerank.distributions.round_to(dist, y), the "
+        f"forecast of the values: PITs of a density between the values say little there, and a "
+        f"penalty on them can take probability off the values.",
     )
 
 

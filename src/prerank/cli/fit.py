@@ -79,6 +79,12 @@ def fit(
             min=0, help="By how much the energy score may worsen, for `network` and `auto`."
         ),
     ] = defaults.BUDGET,
+    discrete: Annotated[
+        str,
+        typer.Option(
+            help="Targets with few values or atoms: `auto` finds and rounds them, or off."
+        ),
+    ] = defaults.DISCRETE,
     components: Annotated[
         int, typer.Option(min=1, help="Gaussians in the mixture.")
     ] = defaults.N_COMPONENTS,
@@ -132,6 +138,7 @@ def fit(
             preranks=preranks,
             strength=_number_or_auto(strength),
             budget=budget,
+            discrete=_auto_or_off(discrete),
             max_epochs=max_epochs,
             device=device,
             random_state=seed,
@@ -167,12 +174,14 @@ def fit(
                 "method": method,
                 "members": members,
                 "head": _changes(model),
+                "discrete": list(model.rounding_.words(model.target_names_)),
             }
             files = {"model": str(out), "report": str(out / REPORT)}
             print_json({**files, **facts, **as_record(diagnosis)})
         elif not quiet:
             typer.echo(
                 f"Trained on {len(kept):,} rows, {len(test):,} held out. {_calibration(model)}.\n"
+                f"{_discrete(model)}"
                 f"Energy score on held-out rows: {score:.4f} (in standard deviations of the "
                 f"targets).\n{diagnosis.verdict()}\nModel: {out}; report: {out / REPORT}\n"
                 f"Next: prerank predict {out} NEW.csv --out predictions.parquet"
@@ -192,9 +201,21 @@ def _calibration(model: "MixtureRegressor") -> str:
     return "Likelihood alone"
 
 
+def _discrete(model: "MixtureRegressor") -> str:
+    """Which targets are taken as discrete, in a line; nothing where none is."""
+    found = "; ".join(model.rounding_.words(model.target_names_))
+    return f"Discrete targets, spread for training and rounded: {found}.\n" if found else ""
+
+
 def _changes(model: "MixtureRegressor") -> list[str] | None:
     """What the head changes; None where there is none."""
     return None if model.head_ is None else model.head_.report().splitlines()
+
+
+def _auto_or_off(discrete: str) -> str | bool:
+    if discrete not in ("auto", "off"):
+        raise typer.BadParameter(f"{discrete!r} is not auto or off", param_hint="--discrete")
+    return discrete if discrete == "auto" else False
 
 
 def _number_or_auto(strength: str) -> float | str:

@@ -1,19 +1,29 @@
 """Predictive distributions, and drawing from them."""
 
 from prerank.distributions.affine import affine
+from prerank.distributions.cells import Atoms, Cells, Levels, find_cells
 from prerank.distributions.draws import Draws, draw, draw_differentiable
 from prerank.distributions.ensemble import Ensemble
 from prerank.distributions.mixture import GaussianMixture
 from prerank.distributions.noise import RunNoise
 from prerank.distributions.relaxed import RelaxedMixture
+from prerank.distributions.rounded import Rounded, round_to
+from prerank.distributions.rounding import Rounding
 
 __all__ = [
+    "Atoms",
+    "Cells",
     "Draws",
     "Ensemble",
     "GaussianMixture",
+    "Levels",
     "RelaxedMixture",
+    "Rounded",
+    "Rounding",
     "RunNoise",
     "affine",
     "draw",
     "draw_differentiable",
+    "find_cells",
+    "round_to",
 ]

@@ -15,7 +15,7 @@ from prerank.distributions.noise import Noise, RunNoise, as_noise, row_normal, r
 from prerank.errors import GradientError
 from prerank.inputs import as_count
 
-__all__ = ["Draws", "draw", "draw_differentiable", "forked_state"]
+__all__ = ["Draws", "draw", "draw_differentiable", "draw_points", "forked_state"]
 
 
 class Draws(NamedTuple):
@@ -51,7 +51,7 @@ def draw(
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()):
         if isinstance(dist, Ensemble):
             return Draws(dist.samples, dist.weights)
-        return Draws(_points(dist, n_samples, noise))
+        return Draws(draw_points(dist, n_samples, noise))
 
 
 def draw_differentiable(
@@ -82,11 +82,11 @@ def draw_differentiable(
             "be diagnosed but not trained through. An Ensemble of differentiable samples can, and "
             "prerank.GaussianMixture has an rsample for mixtures"
         )
-    return Draws(_points(dist, n_samples, source))
+    return Draws(draw_points(dist, n_samples, source))
 
 
 @singledispatch
-def _points(dist: Distribution, n: int, noise: Noise) -> Tensor:
+def draw_points(dist: Distribution, n: int, noise: Noise) -> Tensor:
     """Draw from a distribution of another library; gradients follow the grad mode."""
     with forked_state(noise):
         if dist.has_rsample and torch.is_grad_enabled():
@@ -94,7 +94,7 @@ def _points(dist: Distribution, n: int, noise: Noise) -> Tensor:
         return dist.sample(torch.Size((n,)))
 
 
-@_points.register
+@draw_points.register
 def _(dist: GaussianMixture, n: int, noise: Noise) -> Tensor:
     uniform = row_uniform(n, dist.batch_shape, like=dist.loc, noise=noise)
     normal = row_normal(n, dist.batch_shape, tuple(dist.event_shape), like=dist.loc, noise=noise)
@@ -103,17 +103,17 @@ def _(dist: GaussianMixture, n: int, noise: Noise) -> Tensor:
     return dist.with_gradient(points)
 
 
-@_points.register
+@draw_points.register
 def _(dist: MultivariateNormal, n: int, noise: Noise) -> Tensor:
     normal = row_normal(n, dist.batch_shape, tuple(dist.event_shape), like=dist.loc, noise=noise)
     return dist.loc + (dist.scale_tril @ normal.unsqueeze(-1)).squeeze(-1)
 
 
-@_points.register(Independent)
+@draw_points.register(Independent)
 def _(dist: Independent[Any], n: int, noise: Noise) -> Tensor:
     base = dist.base_dist
     if not isinstance(base, Normal):
-        return _points.dispatch(Distribution)(dist, n, noise)
+        return draw_points.dispatch(Distribution)(dist, n, noise)
     normal = row_normal(n, dist.batch_shape, tuple(dist.event_shape), like=base.loc, noise=noise)
     return base.loc + base.scale * normal
 

@@ -19,7 +19,7 @@ from torch.distributions import Distribution
 
 from prerank import defaults
 from prerank.diagnosis import Diagnosis, diagnose
-from prerank.distributions import GaussianMixture, affine
+from prerank.distributions import GaussianMixture, Rounded, Rounding, affine
 from prerank.distributions.draws import forked_state
 from prerank.distributions.noise import as_noise
 from prerank.errors import InputError
@@ -37,6 +37,7 @@ __all__ = ["JointRegressor"]
 
 _UNITS = "standard deviations of the training targets"
 _MIN_STEPS = 10
+_SPREADS = 16  # of discrete targets, which take turns in training
 _TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose accuracy
 
 
@@ -57,6 +58,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     strength: float | str = defaults.STRENGTH
     budget: float = defaults.BUDGET
     nll_budget: float | None = None
+    discrete: str | bool = defaults.DISCRETE
     max_epochs: int = defaults.MAX_EPOCHS
     patience: int = defaults.PATIENCE
     batch_size: int = defaults.BATCH_SIZE
@@ -80,7 +82,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
-        """Marginal quantiles in original units, `(Q, N, D)`."""
+        """Marginal quantiles before they are rounded, in original units, `(Q, N, D)`."""
 
     @abstractmethod
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
@@ -90,7 +92,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, quantiles: Sequence[float] = defaults.QUANTILES
     ) -> npt.NDArray[np.float64]:
         """Marginal quantiles in original units, `(Q, N, D)`."""
-        return self._shaped(self._quantiles(X, [float(q) for q in quantiles]))
+        spread = self._quantiles(X, [float(q) for q in quantiles])
+        return self._shaped(self.rounding_.snap(spread))
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, time: Any = None) -> Self:
         """Train on inputs `(N, L)` and targets `(N, D)` or `(N,)`: arrays or DataFrames.
@@ -113,7 +116,10 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             scale_floor=self.scale_floor,
         )
         partition = method.partition(len(inputs), seed, groups=groups, time=time)
-        data = TrainingData.build(inputs, targets, partition.splits, device=self._device())
+        self.rounding_, y, others = self._spread(targets, seed)
+        data = TrainingData.build(
+            inputs, y, partition.splits, spreads=others, device=self._device()
+        )
         with _progress_bar(bool(self.verbose)) as on_epoch:
             fitted = method.train(
                 network, data, partition, seed, settings=self._settings(), on_epoch=on_epoch
@@ -127,11 +133,18 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.head_.target_names_ = self.target_names_
         splits = list(dict.fromkeys(partition.runs[member].split for member in partition.members))
         self.x_scaler_, self.y_scaler_ = (s.select(splits) for s in (data.x_scaler, data.y_scaler))
+        raw = as_tensor(targets, "y").std(0, correction=0)
+        treated = torch.tensor([cells is not None for cells in self.rounding_.cells])
+        self.target_scales_ = torch.where(treated, raw, self._units[1])
         return self
 
     def predict_dist(self, X: Any) -> Distribution:
-        """Predictive distributions in original units, in float64."""
-        return affine(self._distribution(self._standard_inputs(X)), *self._units)
+        """Predictive distributions in original units, in float64.
+
+        `Rounded` ones where targets are discrete; their `base` is the forecast of spread targets.
+        """
+        spread = self._spread_dist(X)  # which asks whether the model is fitted
+        return self.rounding_(spread)
 
     def sample(
         self,
@@ -142,7 +155,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> npt.NDArray[np.float64]:
         """Joint samples in original units, `(S, N, D)`."""
         dist = self.predict_dist(X)
-        if isinstance(dist, GaussianMixture | FlowDistribution | FlowMixture):
+        if isinstance(dist, GaussianMixture | FlowDistribution | FlowMixture | Rounded):
             return self._shaped(dist.sample((n_samples,), generator=random_state))
         with forked_state(as_noise(random_state)):
             return self._shaped(dist.sample(torch.Size((n_samples,))))
@@ -197,6 +210,19 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _units(self) -> tuple[Tensor, Tensor]:
         """Means and standard deviations of the targets, `(D,)` each."""
         return self.y_scaler_.loc[0, 0], self.y_scaler_.scale[0, 0]
+
+    def _spread(self, targets: Any, seed: int) -> tuple[Rounding, Tensor, list[Tensor]]:
+        """What discrete targets need, the targets to train on, and other versions of them."""
+        if self.discrete not in ("auto", False):
+            raise InputError(f"discrete must be 'auto' or False, got {self.discrete!r}")
+        rounding = Rounding.of(targets) if self.discrete else Rounding.none(targets.shape[1])
+        count = _SPREADS if rounding else 0
+        y, *others = (rounding.spread(targets, generator=seed + k) for k in range(1 + count))
+        return rounding, y, others
+
+    def _spread_dist(self, X: Any) -> Distribution:
+        """Predictive distributions before they are rounded, in original units."""
+        return affine(self._distribution(self._standard_inputs(X)), *self._units)
 
     def _shaped(self, values: Tensor) -> npt.NDArray[np.float64]:
         """Results `(..., D)` as an array, without the last axis after a fit to a vector."""
@@ -288,7 +314,12 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"{targets.shape}"
             )
         observed = as_tensor(targets.reshape(rows, -1), "y")
-        return dist, self.y_scaler_.select([0])(observed)[0]
+        if not self.rounding_:
+            return dist, self.y_scaler_.select([0])(observed)[0]
+        # Divided, not centred, forecasts and observations alike: equal values stay equal.
+        factor = 1 / self.target_scales_
+        values = self.rounding_(affine(dist, *self._units))
+        return affine(values, torch.zeros_like(factor), factor), factor * observed
 
     def _device(self) -> torch.device:
         if self.device is None:

@@ -48,6 +48,7 @@ def fit_page(
     parameter, name = model.own_parameter
     stated = {
         **_calibration(model),
+        "discrete targets": "; ".join(model.rounding_.words(model.target_names_)) or "none",
         "members": str(model.members),
         name: str(getattr(model, parameter)),
         "energy score": f"{-model.score(x, y):.4f} (in standard deviations of the targets)",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from prerank.distributions import Rounding
 from prerank.errors import InputError
 from prerank.files import (
     check_json,
@@ -68,7 +69,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     if not isinstance(parameters["random_state"], int | np.integer):
         parameters["random_state"] = None  # a generator's state is not part of the model
     parameters["hidden"] = [int(width) for width in parameters["hidden"]]
-    tensors = {"theta": model.theta_}
+    tensors = {"theta": model.theta_, "target_scales": model.target_scales_}
     for key, attribute in _SCALERS.items():
         for part in fields(Scaler):
             tensors[f"{key}.{part.name}"] = getattr(getattr(model, attribute), part.name)
@@ -86,6 +87,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
         "feature_names_in": None if names is None else [str(name) for name in names],
         "target_names": list(model.target_names_),
         "levels": None if model.encoder_ is None else model.encoder_.levels,
+        "rounding": model.rounding_.as_json(),
     }
     check_json(settings)  # before an older model is touched
     name = hashlib.sha256(model.theta_.contiguous().numpy().tobytes()).hexdigest()[:16]
@@ -214,6 +216,11 @@ def _restore(
     if settings["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(_texts(settings["feature_names_in"]), dtype=object)
     model.target_names_ = _texts(settings["target_names"])
+    rounding = settings.get("rounding", [None] * widths["y"])
+    model.rounding_ = Rounding.from_json(rounding)
+    model.target_scales_ = model.y_scaler_.scale[0, 0]
+    if model.rounding_:
+        model.target_scales_ = _numbers(tensors, "target_scales", (widths["y"],))
     levels, model.encoder_ = settings["levels"], None
     if levels is not None:
         columns = (None if column is None else _texts(column) for column in levels)
@@ -267,6 +274,7 @@ def _check_sizes(model: Any, columns: int) -> None:
     names = getattr(model, "feature_names_in_", None)
     sizes = {model.n_features_in_, columns, columns if names is None else len(names)}
     outputs = {model.n_outputs_, model.network_.n_targets, len(model.target_names_)}
+    outputs.add(len(model.rounding_.cells))
     if len(sizes) > 1 or len(outputs) > 1:
         raise ValueError(f"numbers of inputs {sorted(sizes)}, of targets {sorted(outputs)}")
     if model.encoder_ is not None:

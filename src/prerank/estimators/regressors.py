@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank import defaults
-from prerank.distributions import GaussianMixture
+from prerank.distributions import GaussianMixture, Rounded
 from prerank.distributions.densities import mixture_quantiles
 from prerank.estimators.base import JointRegressor
 from prerank.estimators.persistence import read_model
@@ -46,9 +46,7 @@ class MixtureRegressor(JointRegressor):
     Args:
         n_components: number of Gaussians.
         hidden: widths of the hidden layers.
-        scale_floor: least scale of a Gaussian, in standard deviations of the targets. Where these
-            take few values, one well below the gap between them (.05, say) keeps the densities
-            from becoming spikes.
+        scale_floor: least scale of a Gaussian, in standard deviations of the targets.
         method: `"head"`; `"network"` for a penalty on the network; `"none"` for likelihood alone.
         members: number of networks, trained in one stack; their mixture is the prediction, with
             `members * n_components` Gaussians. For methods `"head"` and `"none"`: a mixture of
@@ -63,6 +61,8 @@ class MixtureRegressor(JointRegressor):
             validation rows whose scores stay within the budgets, over three paired splits.
         budget: by how much the energy score may worsen, for a network and `"auto"`.
         nll_budget: by how many nats the negative log-likelihood may worsen there; None for any.
+        discrete: `"auto"`: targets with few values, or with atoms, are spread for training, and
+            the forecasts rounded (`prerank.distributions.Rounding`). False takes all as continuous.
         max_epochs: upper limit, without the penalty and again with it.
         patience: epochs without improvement after which training stops.
         batch_size: rows per step.
@@ -77,6 +77,7 @@ class MixtureRegressor(JointRegressor):
         head_: the fitted `CalibrationHead`, else None; `head_.report()` says what it changes.
         head_rows_: number of rows that it was fitted to.
         folds_: number of folds of the cross-fitting; 0 for none.
+        rounding_: the `Rounding` of discrete targets; `rounding_.words(target_names_)` lists them.
         n_outputs_: number of targets.
         target_names_: their names.
 
@@ -100,14 +101,19 @@ class MixtureRegressor(JointRegressor):
         """Predictive means in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
         return self._shaped(self.predict_dist(X).mean)
 
-    def predict_dist(self, X: Any) -> GaussianMixture:
-        """Predictive distributions in original units, in float64."""
+    def predict_dist(self, X: Any) -> GaussianMixture | Rounded:
+        """Predictive distributions in original units, in float64.
+
+        `Rounded` ones where targets are discrete; their `base` is the mixture of spread targets.
+        """
         dist = super().predict_dist(X)
-        assert isinstance(dist, GaussianMixture)
+        assert isinstance(dist, GaussianMixture | Rounded)
         return dist
 
     def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
-        margins = self.predict_dist(X).project(torch.eye(self.n_outputs_, dtype=torch.float64))
+        dist = self._spread_dist(X)
+        assert isinstance(dist, GaussianMixture)
+        margins = dist.project(torch.eye(self.n_outputs_, dtype=torch.float64))
         return mixture_quantiles(margins, torch.tensor(levels, dtype=torch.float64))
 
 
@@ -133,8 +139,8 @@ class FlowRegressor(JointRegressor):
             targets; splines make it narrower in places.
         n_samples: draws per row of a network's penalty, on which its time depends.
         **others: `method`, `members`, `folds`, `preranks`, `strength`, `budget`, `nll_budget`,
-            `max_epochs`, `patience`, `batch_size`, `lr`, `device`, `random_state` and `verbose`, as
-            for `MixtureRegressor`; so are the attributes after `fit`.
+            `discrete`, `max_epochs`, `patience`, `batch_size`, `lr`, `device`, `random_state` and
+            `verbose`, as for `MixtureRegressor`; so are the attributes after `fit`.
 
     Example:
         >>> from prerank.datasets import AR1Regression

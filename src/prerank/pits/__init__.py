@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.inputs import check_distribution
-from prerank.pits.closed_forms import ProjectedCDF, closed_form, register_closed_form
+from prerank.pits.closed_forms import ProjectedCDF, StepCDF, closed_form, register_closed_form
 from prerank.pits.ranks import ProjectedPIT, project_pits, rank_pit
 from prerank.pits.smooth import SmoothPIT, Widths, smooth_pit, smooth_pits, smoothing_widths
 from prerank.preranks import PreRankLike, applicable
@@ -14,6 +14,7 @@ __all__ = [
     "ProjectedCDF",
     "ProjectedPIT",
     "SmoothPIT",
+    "StepCDF",
     "Widths",
     "closed_form",
     "pit",

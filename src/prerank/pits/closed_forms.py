@@ -1,6 +1,7 @@
 """Projected CDFs in closed form, by type of distribution and of pre-rank."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,14 +14,42 @@ from torch.distributions import (
     Normal,
 )
 
-from prerank.distributions import GaussianMixture
+from prerank.distributions import GaussianMixture, Rounded
+from prerank.distributions.noise import Noise, row_uniform
+from prerank.distributions.rounded import margin
+from prerank.errors import NotApplicableError
 from prerank.numerics.matrices import row_norms
 from prerank.preranks import Linear, Marginal, PreRank
 
-__all__ = ["ProjectedCDF", "closed_form", "register_closed_form"]
+__all__ = ["ProjectedCDF", "StepCDF", "closed_form", "closed_form_pits", "register_closed_form"]
 
 ProjectedCDF = Callable[[Tensor], Tensor]
 """Maps points `(..., *batch_shape, D)` to PITs `(..., *batch_shape, J)`."""
+
+
+@dataclass(frozen=True)
+class StepCDF:
+    r"""A projected CDF with steps, of a distribution with atoms: its PITs are randomised.
+
+    .. math:: Z = F_T(T-) + U \, P(T)
+
+    is uniform under the true distribution, with U uniform and independent of everything else.
+
+    Attributes:
+        limits: maps points to the CDF just below and at them.
+
+    Example:
+        >>> coin = StepCDF(lambda t: ((t > 0) * 0.5, (t >= 0) * 0.5 + (t >= 1) * 0.5))
+        >>> coin(torch.tensor([0.0, 1.0]))
+        tensor([0.5000, 1.0000])
+    """
+
+    limits: Callable[[Tensor], tuple[Tensor, Tensor]]
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """The CDF itself."""
+        return self.limits(points)[1]
+
 
 Builder = Callable[[Any, Any], ProjectedCDF | None]
 
@@ -32,8 +61,9 @@ def register_closed_form(
 ) -> Callable[[Builder], Builder]:
     """Register a closed form for a pair of types, subclasses included.
 
-    The decorated function takes `(dist, prerank)` and returns a `ProjectedCDF`, or None where it
-    does not cover this instance. The nearest registered pair of types wins.
+    The decorated function takes `(dist, prerank)` and returns a `ProjectedCDF` (a `StepCDF` where
+    there are atoms), or None where it does not cover this instance. The nearest registered pair of
+    types wins.
     """
 
     def register(builder: Builder) -> Builder:
@@ -59,6 +89,28 @@ def closed_form(dist: Distribution, prerank: PreRank) -> ProjectedCDF | None:
             if builder is not None:
                 return builder(dist, prerank)
     return None
+
+
+def closed_form_pits(
+    cdf: ProjectedCDF, points: Tensor, batch: torch.Size, noise: Noise
+) -> tuple[Tensor, Tensor]:
+    """PITs of S points of each row, and the probability of the value of each point.
+
+    Args:
+        cdf: from `closed_form`.
+        points: `(S, *batch, D)`.
+        batch: shape of the predictions.
+        noise: source of the randomisation at steps.
+
+    Returns:
+        `(S, *batch, J)` and, for a `StepCDF`, as many probabilities; zeros otherwise.
+    """
+    if not isinstance(cdf, StepCDF):
+        z = cdf(points)
+        return z, torch.zeros_like(z)
+    left, right = cdf.limits(points)
+    uniform = row_uniform(len(points), batch, left.shape[-1:], like=left, noise=noise)
+    return left + uniform * (right - left), right - left
 
 
 @register_closed_form(GaussianMixture, Linear)
@@ -126,3 +178,12 @@ def _normal(
         )
 
     return cdf
+
+
+@register_closed_form(Rounded, Marginal)
+def _(dist: Rounded, prerank: Marginal) -> ProjectedCDF | None:
+    try:
+        margin(dist.base, 0)
+    except NotApplicableError:
+        return None
+    return StepCDF(dist.limits)

@@ -18,7 +18,7 @@ from prerank.inputs import (
     full_precision,
 )
 from prerank.moved import old_arguments, warn_of_end
-from prerank.pits.closed_forms import ProjectedCDF, closed_form
+from prerank.pits.closed_forms import ProjectedCDF, closed_form, closed_form_pits
 from prerank.preranks import PreRank
 
 __all__ = ["WEIGHTED", "ProjectedPIT", "labels_of", "project_pits", "rank_pit"]
@@ -131,11 +131,9 @@ def project_pits(
         results = []
         for prerank, cdf in zip(preranks, exact, strict=True):
             if cdf is not None:
-                z = cdf(observed)
-                wanted = with_null_pits and z.shape[-1] > 1
-                null_pits = _in_blocks(cdf, draws.points) if wanted and draws else None
-                ties = torch.zeros_like(z[..., 0, :])
-                result = ProjectedPIT(prerank, z, "closed form", ties, null_pits)
+                result = _by_closed_form(
+                    dist, observed, prerank, cdf, draws if with_null_pits else None, source
+                )
             elif draws is not None:
                 result = _by_ranks(dist, observed, prerank, draws, source, with_null_pits)
             if bool(result.z.isnan().any()):
@@ -153,6 +151,25 @@ def labels_of(preranks: Sequence[PreRank]) -> list[str]:
             "their own with preranks.Custom(function, title=...)"
         )
     return labels
+
+
+def _by_closed_form(
+    dist: Distribution,
+    observed: Tensor,
+    prerank: PreRank,
+    cdf: ProjectedCDF,
+    draws: Draws | None,
+    generator: torch.Generator | None,
+) -> ProjectedPIT:
+    """PITs in closed form, and of the draws, if any, where there are several components."""
+    [z], [tied] = closed_form_pits(cdf, observed.unsqueeze(0), dist.batch_shape, generator)
+    null_pits = None
+    if draws is not None and z.shape[-1] > 1:
+        # Some at a time: all components at once would take much memory.
+        blocks = draws.points.split(max(1, _CHUNK_VALUES // draws.points[0].numel()))
+        pits = [closed_form_pits(cdf, block, dist.batch_shape, generator)[0] for block in blocks]
+        null_pits = torch.cat(pits)
+    return ProjectedPIT(prerank, z, "closed form", tied.mean(-2), null_pits)
 
 
 def _by_ranks(
@@ -180,12 +197,6 @@ def _by_ranks(
     z = rank_pit(values[0], values[1:], uniform[0], draws.weights)
     method = "ranks" if draws.weights is None else WEIGHTED
     return ProjectedPIT(prerank, z, method, ties)
-
-
-def _in_blocks(cdf: ProjectedCDF, points: Tensor) -> Tensor:
-    """Evaluate a closed form at many points without holding all components at once."""
-    blocks = points.split(max(1, _CHUNK_VALUES // points[0].numel()))
-    return torch.cat([cdf(block) for block in blocks])
 
 
 def make_pool(observed: Tensor, draws: Draws) -> tuple[Tensor, Tensor | None]:

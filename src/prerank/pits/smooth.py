@@ -19,7 +19,7 @@ from prerank.inputs import (
     full_precision,
 )
 from prerank.numerics.comparisons import sample_spread, smooth_rank
-from prerank.pits.closed_forms import closed_form
+from prerank.pits.closed_forms import closed_form, closed_form_pits
 from prerank.pits.ranks import make_pool
 from prerank.preranks import PCA, PreRank, PreRankLike, Projection, applicable, parse
 from prerank.preranks.base import Reference
@@ -167,7 +167,7 @@ def smooth_pits(
                     "diagnosed but not trained through; 'copula' has a smooth form"
                 )
             if cdf is not None:
-                z = cdf(observed)
+                z = closed_form_pits(cdf, observed.unsqueeze(0), dist.batch_shape, source)[0][0]
             else:
                 z = _smoothed(dist, observed, term, drawn(), tau=tau, widths=widths, noise=source)
             parts.append(SmoothPIT(z, shares))

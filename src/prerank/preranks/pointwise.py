@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.distributions import Ensemble
+from prerank.distributions import Ensemble, Rounded
 from prerank.distributions.densities import in_support, log_density
 from prerank.errors import InputError, NotApplicableError
 from prerank.numerics import QuickFunction, join
@@ -135,6 +135,11 @@ class HDR(PreRank):
             raise NotApplicableError(
                 "hdr needs a density, which samples alone do not have: 'copula' and 'energy_score' "
                 "look at all targets at once without one"
+            )
+        if isinstance(dist, Rounded):
+            raise NotApplicableError(
+                "hdr needs the joint probability of the values of all targets, which a rounded "
+                "forecast has not in closed form: use 'copula' or 'energy_score'"
             )
         if type(dist).log_prob is Distribution.log_prob:
             raise NotApplicableError(

@@ -77,6 +77,8 @@ class TrainingData:
         validation: row numbers `(U, n_validation)`.
         x_scaler: of the inputs.
         y_scaler: of the targets.
+        spreads: `(R, U, N, D)`, other versions of targets with random parts: each pass over the
+            training rows takes the next of them. None where there is only y.
     """
 
     x: Tensor
@@ -85,11 +87,13 @@ class TrainingData:
     validation: Tensor
     x_scaler: Scaler
     y_scaler: Scaler
+    spreads: Tensor | None = None
 
     @property
     def signature(self) -> str:
         """Text that identifies the data."""
-        return fingerprint(self.x, self.y, self.train, self.validation)
+        others = [] if self.spreads is None else [self.spreads]
+        return fingerprint(self.x, self.y, self.train, self.validation, *others)
 
     def select(self, runs: Sequence[Run], rows: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and targets of row numbers `(U, n)`, for each run: `(M, n, L)`, `(M, n, D)`."""
@@ -104,6 +108,7 @@ class TrainingData:
         y: object,
         splits: Sequence[tuple[Tensor, Tensor]],
         *,
+        spreads: Sequence[Tensor] = (),
         clip: bool = True,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
@@ -114,6 +119,7 @@ class TrainingData:
             x: inputs `(N, L)`.
             y: targets `(N, D)`.
             splits: training and validation rows of each split; equally many in all splits.
+            spreads: other versions of y, with new random parts, for training.
             clip: hold inputs to the range of the training rows, column by column. A network
                 extrapolates linearly, and one wild input can otherwise predict a spike far away
                 from its target.
@@ -142,4 +148,7 @@ class TrainingData:
             validation.to(device),
             x_scaler,
             y_scaler,
+            torch.stack([y_scaler(part) for part in spreads]).to(device, dtype)
+            if spreads
+            else None,
         )

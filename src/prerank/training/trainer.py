@@ -207,7 +207,7 @@ class Trainer:
         places = torch.arange(size or self._size, device=self._order.device)
         rows = self._order[:, state.number % self._batches * self._size + places]
         theta = state.adam.theta.detach().requires_grad_()
-        x, y = self._gather(rows)
+        x, y = self._gather(rows, state.number // self._batches)
         noise = self._noise(_STEP, state.number)
         shift = state.shift if self._shifts else None
         dist = self.network(theta, x)
@@ -264,8 +264,12 @@ class Trainer:
         if 0 < self._running <= limit:
             self._adopt(state.compacted(), steps=self._number)
 
-    def _gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        return self.data.x[self._split, rows], self.data.y[self._split, rows]
+    def _gather(self, rows: Tensor, turn: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of rows; in training, the spreads of the targets take turns."""
+        spreads, place = self.data.spreads, (self._split, rows)
+        if turn is None or spreads is None:
+            return self.data.x[place], self.data.y[place]
+        return self.data.x[place], spreads[(turn % len(spreads), *place)]
 
     def _noise(self, purpose: int, number: int | Tensor) -> RunNoise:
         return RunNoise(self._seed, len(_PURPOSES) * number + purpose)

@@ -1,0 +1,262 @@
+"""Continuous distributions rounded to the values that targets take."""
+
+from collections.abc import Iterator, Sequence
+from functools import singledispatch
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import (
+    Categorical,
+    Distribution,
+    Independent,
+    LowRankMultivariateNormal,
+    MixtureSameFamily,
+    MultivariateNormal,
+    Normal,
+    constraints,
+)
+
+from prerank.distributions.affine import affine
+from prerank.distributions.cells import Cells
+from prerank.distributions.draws import draw_points, forked_state
+from prerank.distributions.ensemble import Ensemble
+from prerank.distributions.mixture import GaussianMixture
+from prerank.distributions.noise import Noise
+from prerank.errors import InputTypeError, NotApplicableError, ShapeError
+from prerank.inputs import Shape, as_generator, as_points, check_distribution
+from prerank.numerics.matrices import row_norms
+
+__all__ = ["Rounded", "round_to"]
+
+
+class Rounded(Distribution):
+    r"""Distribution of :math:`(T_1(z_1), \dots, T_D(z_D))` for z from a continuous base.
+
+    The maps (`prerank.distributions.Cells`) take each cell of a target's axis to one value, so the
+    distribution has atoms; targets without cells stay continuous. Marginal probabilities, moments
+    and PITs are in closed form where the base has normal or Gaussian mixture margins. The joint
+    probability of a value of every target is an integral over a box, which has no closed form:
+    there is no `log_prob`, and so no hdr.
+
+    Args:
+        base: `batch_shape (..., N)`, `event_shape (D,)`, with a density.
+        cells: for each target its `Cells`, or None where it stays as it is.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> base = MultivariateNormal(torch.zeros(1, 2), torch.eye(2))
+        >>> dist = Rounded(base, [Cells.nearest([-1.0, 0.0, 1.0]), None])
+        >>> dist.probabilities(0)
+        tensor([[0.3085, 0.3829, 0.3085]])
+        >>> dist.sample((100,), generator=0)[..., 0].unique()
+        tensor([-1.,  0.,  1.])
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    support = constraints.real_vector
+    has_rsample = False
+
+    def __init__(self, base: Distribution, cells: Sequence[Cells | None]) -> None:
+        if isinstance(base, Ensemble):
+            raise InputTypeError("base is an Ensemble: use round_to or Rounding for its members")
+        if len(cells) != check_distribution(base).event_shape[0]:
+            raise ShapeError(
+                f"cells has {len(cells)} entries, but base has {base.event_shape[0]} targets"
+            )
+        self.base, self.cells = base, tuple(cells)
+        super().__init__(base.batch_shape, base.event_shape, validate_args=False)
+
+    def expand(self, batch_shape: Shape, _instance: Any = None) -> "Rounded":
+        """Return the same distribution with batch axes broadcast to `batch_shape`."""
+        return Rounded(self.base.expand(torch.Size(batch_shape)), self.cells)
+
+    def snap(self, points: Tensor) -> Tensor:
+        """T of points of the base, `(..., D)`; quantiles of each target move likewise."""
+        return snap_columns(points, self.cells)
+
+    def sample(
+        self, sample_shape: Shape = (), *, generator: torch.Generator | int | None = None
+    ) -> Tensor:
+        """Rounded draws of the base: `(*sample_shape, *batch_shape, D)`."""
+        source = as_generator(generator, f"sample {tuple(sample_shape)}")
+        with torch.no_grad(), forked_state(source):
+            return self.snap(self.base.sample(torch.Size(sample_shape)))
+
+    def limits(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """P(Y_d < y_d) and P(Y_d <= y_d) for values `(..., D)`: they differ at atoms.
+
+        Raises:
+            NotApplicableError: where the margins of the base have no closed form.
+        """
+        columns = []
+        for d, (cells, y) in enumerate(zip(self.cells, value.unbind(-1), strict=True)):
+            cdf = margin(self.base, d).cdf
+            if cells is None:
+                columns.append([cdf(y)] * 2)
+            else:
+                columns.append([cdf(edge) for edge in cells.preimage(y)])
+        left, right = (torch.stack(part, -1).clamp(0, 1) for part in zip(*columns, strict=True))
+        return left, right
+
+    def probabilities(self, target: int) -> Tensor:
+        """Probability of each value of a target that has cells, `(*batch_shape, K)`."""
+        cells = self.cells[target]
+        if cells is None:
+            raise NotApplicableError(f"target {target} is continuous: its values have none")
+        own = margin(self.base, target)
+        shape = (-1, *[1] * len(self.batch_shape))
+        edges = (cells.lower, cells.upper)
+        low, high = (own.cdf(edge.to(own.mean).reshape(shape)) for edge in edges)
+        return (high - low).clamp(0, 1).movedim(0, -1)
+
+    @property
+    def mean(self) -> Tensor:
+        """Exact mean of each target, `(*batch_shape, D)`."""
+        return torch.stack([mean for mean, _ in self._moments()], -1)
+
+    @property
+    def variance(self) -> Tensor:
+        """Exact variance of each target, `(*batch_shape, D)`."""
+        return torch.stack([variance for _, variance in self._moments()], -1)
+
+    def _moments(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for d, cells in enumerate(self.cells):
+            own = margin(self.base, d)
+            yield (own.mean, own.variance) if cells is None else _moments(own, cells)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Raise: the probability of a box has no closed form."""
+        raise NotApplicableError(
+            "a Rounded distribution has no density: judge it by energy_score and by pre-ranks "
+            "other than 'hdr', and fit a head to its base and to spread targets; probabilities(d) "
+            "has those of single targets"
+        )
+
+
+def round_to(dist: Distribution, y: object) -> Distribution:
+    """Round a prediction to the nearest of the values that each target takes.
+
+    Args:
+        dist: `batch_shape (..., N)`, `event_shape (D,)`.
+        y: targets `(M, D)` that say which values there are, such as the training rows.
+
+    Returns:
+        A `Rounded` distribution; for an `Ensemble` the ensemble of the rounded members.
+
+    Example:
+        >>> from torch.distributions import MultivariateNormal
+        >>> dist = MultivariateNormal(torch.zeros(1, 1), torch.eye(1))
+        >>> round_to(dist, [[0.0], [1.0], [1.0]]).mean
+        tensor([[0.3085]])
+    """
+    known = as_points(y, "y").double()
+    if known.dim() != 2 or known.shape[1] != check_distribution(dist).event_shape[0]:
+        raise ShapeError(
+            f"y must be (M, {dist.event_shape[0]}) for this dist, got {tuple(known.shape)}"
+        )
+    return rounded(dist, [Cells.nearest(column.unique()) for column in known.mT])
+
+
+def rounded(dist: Distribution, cells: Sequence[Cells | None]) -> Distribution:
+    """`Rounded`, or an ensemble of rounded members."""
+    if not isinstance(dist, Ensemble):
+        return Rounded(dist, cells)
+    return Ensemble(snap_columns(dist.samples, cells), dist.weights)
+
+
+def snap_columns(points: Tensor, cells: Sequence[Cells | None]) -> Tensor:
+    """Points `(..., D)` rounded, target by target."""
+    columns = zip(cells, points.unbind(-1), strict=True)
+    return torch.stack([c.snap(column) if c else column for c, column in columns], -1)
+
+
+@draw_points.register
+def _(dist: Rounded, n: int, noise: Noise) -> Tensor:
+    return dist.snap(draw_points(dist.base, n, noise))
+
+
+@affine.register
+def _(dist: Rounded, loc: Tensor, scale: Tensor) -> Rounded:
+    units = zip(loc.expand(dist.event_shape), scale.expand(dist.event_shape), strict=True)
+    cells = [c and c.moved(*unit) for c, unit in zip(dist.cells, units, strict=True)]
+    return Rounded(affine(dist.base, loc, scale), cells)
+
+
+@singledispatch
+def margin(dist: Distribution, target: int) -> Distribution:
+    """Distribution of one target, with a `cdf` and a `mean` in closed form: `batch_shape (...)`."""
+    raise NotApplicableError(
+        f"the margins of {type(dist).__name__} have no closed form: use samples instead"
+    )
+
+
+@margin.register
+def _(dist: GaussianMixture, target: int) -> Distribution:
+    scale = row_norms(dist.scale_tril[..., target, :])
+    return MixtureSameFamily(
+        Categorical(logits=dist.logits, validate_args=False),
+        Normal(dist.loc[..., target], scale, validate_args=False),
+        validate_args=False,
+    )
+
+
+@margin.register(MultivariateNormal)
+@margin.register(LowRankMultivariateNormal)
+def _(dist: Any, target: int) -> Distribution:
+    scale = dist.variance[..., target].sqrt()
+    return Normal(dist.loc[..., target], scale, validate_args=False)
+
+
+@margin.register(Independent)
+def _(dist: Independent[Any], target: int) -> Distribution:
+    base = dist.base_dist
+    if not isinstance(base, Normal):
+        return margin.dispatch(Distribution)(dist, target)
+    return Normal(base.loc[..., target], base.scale[..., target], validate_args=False)
+
+
+def _moments(own: Distribution, cells: Cells) -> tuple[Tensor, Tensor]:
+    r"""Mean and variance of T(z), from :math:`W = T(z) - v_1` as a sum of jumps and slopes.
+
+    A jump of g(W) counts with the probability that z is above it. On a slope from b to a, where W
+    starts at w, W and its square gain the means of :math:`h = (z - b)^+ - (z - a)^+` and of
+    :math:`2 w h + ((z - b)^+)^2 - ((z - a)^+)^2 - 2 (a - b) (z - a)^+`.
+    """
+    parts = (part.to(own.mean) for part in (cells.values, cells.lower, cells.upper))
+    values, lower, upper = (part.reshape(-1, *[1] * own.mean.dim()) for part in parts)
+    height = values - values[0]
+    above, reached = 1 - own.cdf(lower[1:]), height[:-1] + lower[1:] - upper[:-1]
+    first = ((height[1:] - reached) * above).sum(0)
+    second = ((height[1:].square() - reached.square()) * above).sum(0)
+    ends = torch.cat([lower[1:], torch.full_like(lower[:1], torch.inf)])
+    for w, start, end in zip(height, upper, ends, strict=True):
+        if bool(start < end):
+            mean, square = _exceedance(own, start)
+            if bool(end.isfinite()):
+                beyond, far = _exceedance(own, end)
+                mean, square = mean - beyond, square - far - 2 * (end - start) * beyond
+            first, second = first + mean, second + 2 * w * mean + square
+    if bool(lower[0].isfinite()):  # W = z - a below the first cell
+        mean, square = _exceedance(own, lower[0])
+        gap = own.mean - lower[0]
+        first, second = first + gap - mean, second + own.variance + gap.square() - square
+    return values[0] + first, (second - first.square()).clamp(min=0)
+
+
+def _exceedance(own: Distribution, start: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Means of :math:`(z - c)^+` and of its square.
+
+    For a normal :math:`\sigma (\varphi(t) + t \Phi(t))` and
+    :math:`\sigma^2 (t \varphi(t) + (1 + t^2) \Phi(t))` with :math:`t = (\mu - c) / \sigma`.
+    """
+    if isinstance(own, MixtureSameFamily):
+        probs = own.mixture_distribution.probs
+        parts = _exceedance(own.component_distribution, start.unsqueeze(-1))
+        mean, square = ((probs * part).sum(-1) for part in parts)
+        return mean, square
+    assert isinstance(own, Normal)  # what margin gives
+    t = (own.loc - start) / own.scale
+    density, share = torch.exp(-t.square() / 2) / (2 * torch.pi) ** 0.5, torch.special.ndtr(t)
+    mean = own.scale * (density + t * share)
+    return mean, own.scale.square() * (t * density + (1 + t.square()) * share)

@@ -108,12 +108,12 @@ class Anatomy(NamedTuple):
         """Log-weights `(..., C, K)`, locations and widths `(..., C, K, D)` of the copies."""
         rowwise = _rowwise(change)
         logits, mean, offsets = self.logits, self.mean, self.offsets
-        if "common" in levels:
+        if levels & {"common", "targets"}:
             logits = torch.log_softmax(logits * rowwise.temperature.exp().unsqueeze(-1), -1)
-        if "targets" in levels:
-            grown = rowwise.contraction.expm1().unsqueeze(-2) * self.ratios
+            away = rowwise.spread.unsqueeze(-1) + rowwise.contraction
+            offsets = offsets + (away.expm1().unsqueeze(-2) * self.ratios) * offsets
+        if "means" in levels:
             mean = mean + rowwise.slopes * (mean - rowwise.centre)
-            offsets = offsets + grown * offsets
         widths = (rowwise.width.unsqueeze(-1) + rowwise.widths).unsqueeze(-2)
         moves, logits = rowwise.shifts.unsqueeze(-2), logits.unsqueeze(-2)
         if "copies" in levels:

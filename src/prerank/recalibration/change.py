@@ -10,8 +10,9 @@ from torch import Tensor
 __all__ = ["LEVELS", "Change", "described"]
 
 LEVELS: dict[str, tuple[str, ...]] = {
-    "common": ("width", "temperature"),
-    "targets": ("widths", "shifts", "slopes", "contraction", "width_power"),
+    "common": ("width", "spread", "temperature"),
+    "targets": ("widths", "shifts", "contraction", "width_power"),
+    "means": ("slopes",),
     "dependence": ("coupling", "directions"),
     "copies": ("weights", "copy_widths", "copy_shifts"),
     "tilts": ("tilts", "width_tilts"),
@@ -52,12 +53,13 @@ class Change(NamedTuple):
 
     Attributes:
         width: common log-width, `(...)`, part of w.
+        spread: common log-distance of components from the mean, `(...)`, part of a.
         coupling: kappa, `(...)`.
         temperature: t, `(...)`.
         widths: log-width of each target, `(..., D)`, part of w.
         shifts: b, `(..., D)`, in standard deviations of the component.
         slopes: g, `(..., D)`: predicted means that vary too little over the rows, or too much.
-        contraction: a, `(..., D)`.
+        contraction: that of each target, `(..., D)`, part of a.
         width_power: q, `(..., D)`.
         directions: d, `(..., D)`, from the first principal axis to the last.
         mixing: M, `(..., D, D)`, of which the entries above the diagonal count.
@@ -70,6 +72,7 @@ class Change(NamedTuple):
     """
 
     width: Tensor
+    spread: Tensor
     coupling: Tensor
     temperature: Tensor
     widths: Tensor
@@ -100,7 +103,7 @@ class Change(NamedTuple):
         scalar, vector = like.new_zeros(stack), like.new_zeros(*stack, targets)
         square = like.new_zeros(*stack, targets, targets)
         many = like.new_zeros(*stack, copies, targets)
-        numbers = {"width": scalar, "coupling": scalar, "temperature": scalar}
+        numbers = dict.fromkeys(("width", "spread", "coupling", "temperature"), scalar)
         numbers |= {"mixing": square, "weights": many[..., 0]}
         numbers |= {"copy_widths": many, "copy_shifts": many}
         numbers["tilts"] = like.new_zeros(*stack, targets, _DEGREE)
@@ -200,7 +203,7 @@ def described(change: Change, targets: Sequence[str]) -> str:
             lines.append(text.format(math.exp(value)))
     lines += _by_value(
         "distances of components of {} from the mean by {}",
-        change.contraction.exp(),
+        (change.spread + change.contraction).exp(),
         targets,
         around=1.0,
         form="{:.2f}",

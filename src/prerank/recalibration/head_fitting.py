@@ -13,10 +13,15 @@ from prerank.recalibration.subjects import Subject
 
 __all__ = ["FittedChange", "fit_change"]
 
-_ALONE = ("common", "targets", "copies", "tilts")  # levels that say something of one target
+_ALONE = (
+    "common",
+    "targets",
+    "means",
+    "copies",
+    "tilts",
+)  # levels that say something of one target
 _AMOUNTS = (0.25, 0.5, 0.75, 1.0)
-# Standard errors by which a level has to improve the held-out score; two numbers harm little.
-_EVIDENCE, _COMMON_EVIDENCE = 2.0, 1.0
+_EVIDENCE = 2.0  # standard errors by which a level has to improve the held-out score
 _LEVEL_STEPS, _LEVEL_ROWS = 40, 512  # of each level, for each half
 _JOINT_STEPS, _JOINT_ROWS = 80, 1024  # of all accepted levels together, by the score alone
 _RATE, _PENALISED_RATE = 0.05, 0.02
@@ -57,7 +62,7 @@ def fit_change(
     First by the score alone, level by level, from few numbers to many; a level contains those
     before it. Each level is fitted to one half of the rows and judged on the other, both ways. It
     goes the part of the way at which the held-out score is best, and is left out if the gain is
-    within two standard errors (the first: one). So a calibrated forecast stays as it is, and few
+    within two standard errors. So a calibrated forecast stays as it is, and few
     rows move few numbers. Then the accepted levels start at the mean of both halves and are fitted
     together to all rows, by the score alone and then by
 
@@ -109,8 +114,7 @@ def fit_change(
             best = gain.mean(-1).max(0)
             error = gain.std(-1).gather(0, best.indices[None])[0] / gain.shape[-1] ** 0.5
             amount = torch.tensor(_AMOUNTS, dtype=y.dtype, device=y.device)[best.indices]
-            needed = (_COMMON_EVIDENCE if level == "common" else _EVIDENCE) * error
-            amounts[level] = torch.where(best.values > needed, amount, 0)
+            amounts[level] = torch.where(best.values > _EVIDENCE * error, amount, 0)
             gains[level] = best.values
             change = change.towards(fitted, amounts[level].expand_as(change.width))
     change = Change(*(part.mean(0) for part in change))

@@ -18,9 +18,9 @@ __all__ = ["Subject", "subject_of"]
 _BOUND = 20.0  # nats above the median, from which on a row counts by the logarithm of its excess
 _MOST = 1e6  # nats of a row outside the support
 _OF_DENSITIES = tuple(level for level in LEVELS if level != "tilts")  # those need components
-# The principal axes of a few members are not those of the forecast: along them even a calibrated
-# ensemble is too wide, then too narrow.
-_OF_SAMPLES = tuple(level for level in _OF_DENSITIES if level != "dependence")
+# The mean and the principal axes of a few members are not those of the forecast. A change along
+# them improves scores, but members and observation are not exchangeable any more.
+_OF_SAMPLES = tuple(level for level in _OF_DENSITIES if level not in ("means", "dependence"))
 _MEMBERS = 50  # of an ensemble, that a loss looks at
 
 

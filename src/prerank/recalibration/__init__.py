@@ -4,7 +4,7 @@ from prerank.recalibration.base import Recalibrator
 from prerank.recalibration.change import Change
 from prerank.recalibration.copies import Copies, Moments
 from prerank.recalibration.corrections import Correction
-from prerank.recalibration.couplings import EnsembleCopulaCoupling, SchaakeShuffle, couple
+from prerank.recalibration.couplings import Coupling, EnsembleCopulaCoupling, SchaakeShuffle, couple
 from prerank.recalibration.hdr import HDRRecalibrated, HDRRecalibrator
 from prerank.recalibration.head import CalibrationHead, calibrate
 from prerank.recalibration.marginal import MarginalRecalibrated, MarginalRecalibrator
@@ -14,6 +14,7 @@ __all__ = [
     "Change",
     "Copies",
     "Correction",
+    "Coupling",
     "EnsembleCopulaCoupling",
     "HDRRecalibrated",
     "HDRRecalibrator",

@@ -22,7 +22,7 @@ from prerank.inputs import as_generator, as_points, check_distribution, full_pre
 from prerank.recalibration.corrections import Correction
 from prerank.recalibration.marginal import MarginalRecalibrator, MarginTable
 
-__all__ = ["EnsembleCopulaCoupling", "SchaakeShuffle", "couple"]
+__all__ = ["Coupling", "EnsembleCopulaCoupling", "SchaakeShuffle", "couple"]
 
 _Draws = Literal["quantiles", "random"]
 _DRAWS = ("quantiles", "random")
@@ -112,7 +112,7 @@ def _ranks(points: Tensor, source: torch.Generator | None) -> Tensor:
     return order.argsort(0)
 
 
-class _Coupling(MarginalRecalibrator):
+class Coupling(MarginalRecalibrator):
     """Margins recalibrated one by one, then joined by the ranks of a template."""
 
     _draws: _Draws = "quantiles"
@@ -147,7 +147,7 @@ class _Coupling(MarginalRecalibrator):
         )
 
 
-class EnsembleCopulaCoupling(_Coupling):
+class EnsembleCopulaCoupling(Coupling):
     r"""Recalibrate each target of an ensemble, and keep the rank structure of its members.
 
     .. math:: x_{sd} = G_d^{-1}\big(u_{(r_{sd})\,d}\big), \qquad
@@ -196,7 +196,7 @@ class EnsembleCopulaCoupling(_Coupling):
         return raw
 
 
-class SchaakeShuffle(_Coupling):
+class SchaakeShuffle(Coupling):
     r"""Recalibrate each target of an ensemble, and give it the rank structure of past observations.
 
     .. math:: x_{sd} = G_d^{-1}\big(u_{(r_{sd})\,d}\big), \qquad

@@ -94,7 +94,7 @@ class Tilted(Distribution):
     .. math:: f_{new}(y) = \frac{f(y) \exp(\theta \cdot B(y))}{E_f \exp(\theta \cdot B(Y))}.
 
     B and the expectation rest on `DRAWS` draws for each row. Draws of the new distribution are made
-    by rejection, and where more than one in eight would be lost to few points, these are cut off.
+    by rejection: density ratios above 8 are cut to 8 in draws, and not in `log_prob`.
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -20,6 +21,7 @@ __all__ = [
     "as_generator",
     "as_points",
     "as_positive",
+    "as_ranks",
     "as_tensor",
     "check_distribution",
     "check_finite",
@@ -315,3 +317,25 @@ def column_names(y: Any, size: int) -> Sequence[str]:
     if columns is not None and len(columns) == size:
         return [str(column) for column in columns]
     return [f"y{d}" for d in range(size)]
+
+
+def as_ranks(values: object, name: str) -> npt.NDArray[np.int64]:
+    """Ranks of times from 0, equal ones for equal times: numbers, or dates, also as text.
+
+    Example:
+        >>> as_ranks(["2024-10-01", "2024-09-30", "2024-10-01"], "time")
+        array([1, 0, 1])
+    """
+    import pandas as pd
+
+    column = pd.Series(values)
+    try:
+        moments = pd.to_numeric(column)
+    except (TypeError, ValueError):
+        try:
+            moments = pd.to_datetime(column, format="ISO8601", utc=True)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{name}, such as {column.iloc[0]!r}, must be numbers or dates like 2024-12-31"
+            ) from error
+    return moments.rank(method="dense").to_numpy().astype(np.int64) - 1

@@ -128,7 +128,11 @@ def test_few_rows_have_no_head():
 
 def test_save_and_load(tmp_path, model):
     model.save(tmp_path / "model")
-    model.save(tmp_path / "model")  # replaces both files
+    foreign = tmp_path / "model" / "bead.safetensors"  # looks like the hash of a weight file
+    foreign.write_bytes(b"not ours")
+    model.save(tmp_path / "model")  # replaces its own two files, and no others
+    assert foreign.read_bytes() == b"not ours"
+    foreign.unlink()
     assert len(list((tmp_path / "model").glob("*.safetensors"))) == 2
     again = load_model(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
@@ -162,6 +166,8 @@ def test_a_damaged_head_is_refused(tmp_path, model, damage):
         ({"method": "network", "folds": 5}, "folds=5 needs method 'head'"),
         ({"method": "none", "preranks": "hdr"}, "preranks='hdr' needs"),
         ({"method": "none", "strength": 5.0}, r"strength=5\.0 needs"),
+        ({"budget": 0.5}, r"budget=0\.5 needs method 'network' with strength 'auto'"),
+        ({"budget": None}, "budget must be a number"),
         ({"nll_budget": 0.1}, r"nll_budget=0\.1 needs method 'network'"),
         ({"method": "network", "nll_budget": 0.1}, "with strength 'auto'"),
         ({"members": 0}, "members"),

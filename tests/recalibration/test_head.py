@@ -21,6 +21,7 @@ from torch.distributions import (
 
 import prerank
 from prerank import CalibrationHead, Ensemble, GaussianMixture
+from prerank.distributions import round_to
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.files import read_tensors, write_tensors
 from prerank.recalibration import Change, Copies
@@ -462,6 +463,18 @@ def test_all_stands_for_what_applies() -> None:
             ),
             NotApplicableError,
             "discrete targets",
+        ),
+        (
+            lambda: CalibrationHead().fit(round_to(normal(30), torch.eye(3)), torch.zeros(30, 3)),
+            NotApplicableError,
+            "discrete targets",
+        ),
+        (
+            lambda: CalibrationHead().fit(
+                Independent(Exponential(torch.ones(30, 2)), 1), -torch.ones(30, 2)
+            ),
+            InputError,
+            "density 0",
         ),
         (
             lambda: CalibrationHead("dependency").fit(

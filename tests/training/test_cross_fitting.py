@@ -39,6 +39,10 @@ def test_folds_in_time_are_blocks():
     assert in_order.tolist() == sorted(in_order.tolist())
     turned = second[torch.as_tensor(np.argsort(time))]
     assert int((turned != turned.roll(1)).sum()) == 5  # round the circle
+    as_text = [f"2024-{month}-01" for month in ("09", "10", "11", "12") for _ in range(5)]
+    for times in (as_text, [str(n // 5 + 8) for n in range(20)]):
+        # Numbers and dates as text are in the order of time, and rows of one time share a fold.
+        assert draw_folds(20, folds=3, time=times)[0].tolist() == [0] * 10 + [1] * 5 + [2] * 5
 
 
 NETWORK = MixtureNetwork(2, 2, 2, (8,))
@@ -113,6 +117,17 @@ def test_the_fold_that_stops():
             assert parts[1].isdisjoint(parts[2]) == apart
 
 
+def test_the_largest_group_is_trained_on():
+    groups = np.array([0] * 60 + list(range(1, 41)))
+    partition = Partition.single(100, splits=3, groups=groups)
+    assert partition.folds == 0
+    for rows, stop in partition.splits:
+        assert set(range(60)) <= set(rows.tolist())
+        assert len(stop) >= 10
+    stops = [set(stop.tolist()) for _, stop in partition.splits]
+    assert not stops[0] == stops[1] == stops[2]
+
+
 @pytest.mark.parametrize("kind", ["groups", "time"])
 def test_a_single_split_holds_out_groups_or_the_last_block(kind):
     order = np.random.default_rng(1).permutation(50)
@@ -132,6 +147,7 @@ def test_a_single_split_holds_out_groups_or_the_last_block(kind):
         ({"n": 9}, InputError, "9 rows are too few for 5 folds"),
         ({"n": 20, "groups": ["a", "b"] * 10}, InputError, "2 groups, fewer than the 5 folds"),
         ({"n": 20, "groups": range(20), "time": range(20)}, InputError, "not both"),
+        ({"n": 20, "time": ["soon"] * 20}, InputError, "numbers or dates"),
         ({"n": 20, "time": range(19)}, ShapeError, r"time has shape \(19,\)"),
     ],
 )

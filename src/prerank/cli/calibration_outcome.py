@@ -93,7 +93,7 @@ class CalibrationOutcome:
         """Whether any sample is another one."""
         if self.new is not None:
             return bool((self.new.values != self.values).any())
-        return self.trial is not None and self.trial.changed
+        return bool(self.head.change_.active)
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:

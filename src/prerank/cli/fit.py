@@ -145,7 +145,7 @@ def fit(
             verbose=int(not quiet and Console(stderr=True).is_terminal),
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that nothing qualifies is in the report
+            warnings.simplefilter("ignore", UserWarning)  # what they say is printed below
             model.fit(frame.inputs.iloc[kept], frame.targets.iloc[kept])
         with working("diagnosing", quiet):
             x, y = (t.iloc[test].reset_index(drop=True) for t in (frame.inputs, frame.targets))
@@ -193,12 +193,13 @@ def _calibration(model: "MixtureRegressor") -> str:
     changes = _changes(model)
     if changes is not None:
         rows = f"Head, fitted to {model.head_rows_:,} rows: "
-        return rows + ("; ".join(changes) or "nothing to change")
+        return rows + "; ".join(changes)
     if model.selection_ is not None:
         return f"Penalty: {model.selection_.reason}"
     if model.method == "network":
         return f"Penalty: strength {model.strength_:g}"
-    return "Likelihood alone"
+    few = "; too few rows for a calibration head" if model.method == "head" else ""
+    return f"Likelihood alone{few}"
 
 
 def _discrete(model: "MixtureRegressor") -> str:

@@ -12,6 +12,7 @@ from prerank.diagnosis.measurement import diagnose
 from prerank.distributions import Ensemble
 from prerank.distributions.affine import sample_spread
 from prerank.errors import InputError
+from prerank.inputs import as_ranks
 from prerank.preranks import PreRankLike
 from prerank.recalibration import CalibrationHead
 from prerank.scores import energy_score
@@ -68,7 +69,7 @@ def held_out_rows(
         held = np.zeros(n, dtype=bool)
         held[np.random.default_rng(seed).permutation(n)[:count]] = True
     else:
-        order = _as_order(times)
+        order = as_ranks(times, "times")
         held = order >= np.sort(order)[n - count]
     judged = int(held.sum())
     if n - judged < _FEWEST_FITTED or judged < _FEWEST_JUDGED:
@@ -83,7 +84,7 @@ def held_out_rows(
 def fit_head(
     samples: npt.NDArray[np.float64], y: "pd.DataFrame", *, preranks: PreRankLike, seed: int
 ) -> CalibrationHead:
-    """Fit a head in standard deviations of the observations; the change itself has no units.
+    """Fit a head in standard deviations of the observations; the change of samples has no units.
 
     Args:
         samples: `(S, N, D)`.
@@ -136,20 +137,3 @@ def try_head(
 
 def _spread(y: "pd.DataFrame") -> npt.NDArray[np.float64]:
     return sample_spread(Ensemble(y.to_numpy()[:, None])).numpy()
-
-
-def _as_order(times: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Ranks of times."""
-    import pandas as pd
-
-    column = pd.Series(times)
-    try:
-        moments = pd.to_numeric(column)
-    except ValueError:
-        try:
-            moments = pd.to_datetime(column, format="ISO8601", utc=True)
-        except ValueError as error:
-            raise InputError(
-                f"times, such as {times[0]!r}, must be numbers or dates like 2024-12-31"
-            ) from error
-    return moments.rank(method="dense").to_numpy().astype(np.int64)

@@ -186,11 +186,12 @@ def find_cells(y: Tensor) -> Levels | Atoms | None:
     r"""The cells that a target needs, from its training rows `(N,)`.
 
     1. At most 20 values, and 5 rows for each on average: the values are `Levels`.
-    2. Values with a tenth of the rows, and more than half of the other rows with values of their
-       own (5 rows of each kind at least): `Atoms` beside a continuous part.
+    2. Values with a tenth of the rows, beside more distinct values than half of the other rows (5
+       rows of each kind at least): `Atoms` beside a continuous part.
     3. Other repeated values, one of them in a third of the rows, such as counts: `Levels`.
     4. All others, such as finely rounded measurements, are left alone (None): the ties of a value
-       with a share p move the PCE of a continuous forecast by :math:`p^2 / 4` at most.
+       with a share p move the PCE of a continuous forecast by about :math:`p^2 / 4`, twice that if
+       values are rounded down.
 
     A constant target is left alone too.
 

@@ -73,8 +73,8 @@ class Method:
         number = isinstance(strength, int | float | np.number)
         if strength != "auto" and not (number and 0 <= float(strength) < np.inf):
             raise InputError(f"strength must be at least 0 or 'auto', got {strength!r}")
-        if not model.budget >= 0:
-            raise InputError(f"budget must not be negative, got {model.budget!r}")
+        if not (isinstance(model.budget, int | float | np.number) and model.budget >= 0):
+            raise InputError(f"budget must be a number of at least 0, got {model.budget!r}")
         for argument, means, needed in (
             (
                 "members",
@@ -88,6 +88,11 @@ class Method:
                 "strength",
                 name != "none" or strength in (0, defaults.STRENGTH, "auto"),
                 "method 'head' or 'network'",
+            ),
+            (
+                "budget",
+                model.budget == defaults.BUDGET or (name, strength) == ("network", "auto"),
+                "method 'network' with strength 'auto'",
             ),
             (
                 "nll_budget",
@@ -116,7 +121,7 @@ class Method:
             folds,
             preranks,
             strength,
-            model.budget,
+            float(model.budget),
             model.nll_budget,
             model._penalty_draws,
         )

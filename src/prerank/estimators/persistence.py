@@ -97,10 +97,20 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     if head is not None:
         model.head_.save(head)
     settings |= {"head": head and head.name, "head_sha256": head and _sha256(head)}
+    replaced = _parts_of_older(folder)
     write_json(folder / _SETTINGS, {**settings, "sha256": _digest(settings)})
-    for older in folder.glob("[0-9a-f]*.safetensors"):
-        if older not in (weights, head):
-            older.unlink()
+    for older in replaced - {weights, head}:
+        older.unlink(missing_ok=True)
+
+
+def _parts_of_older(folder: Path) -> set[Path]:
+    """Files of the model that is replaced: those that its settings name, and no others."""
+    try:
+        settings = read_json(check_within(folder / _SETTINGS, folder))
+    except (InputError, OSError):
+        return set()
+    names = (settings.get(part) for part in ("weights", "head")) if settings else ()
+    return {folder / name for name in names if _OF_A_MODEL.fullmatch(str(name))}
 
 
 def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.distributions import Rounded
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
     as_count,
@@ -17,10 +18,24 @@ from prerank.inputs import (
 )
 from prerank.recalibration.corrections import Correction
 
-__all__ = ["Recalibrator"]
+__all__ = ["Recalibrator", "refuse_discrete"]
 
 _MIN_ROWS = 20
 _MIN_SAMPLES = 50
+
+
+def refuse_discrete(dist: Distribution) -> None:
+    """Raise for distributions of discrete targets: what is recalibrated has a density."""
+    try:
+        discrete = dist.support is not None and dist.support.is_discrete
+    except NotImplementedError:  # a distribution that does not say
+        discrete = False
+    if discrete or isinstance(dist, Rounded):
+        raise NotApplicableError(
+            f"{type(dist).__name__} is a distribution of discrete targets, and what is calibrated "
+            "would have mass between their values: calibrate the distribution before rounding, on "
+            "spread targets"
+        )
 
 
 class Recalibrator(ABC):
@@ -117,13 +132,5 @@ class Recalibrator(ABC):
                 f"dist has batch_shape {tuple(checked.batch_shape)}: recalibration works on one "
                 "predictor at a time, with batch_shape (N,); take the members of a stack one by one"
             )
-        try:
-            discrete = checked.support is not None and checked.support.is_discrete
-        except NotImplementedError:  # a law that does not say
-            discrete = False
-        if discrete:
-            raise NotApplicableError(
-                f"{type(checked).__name__} is a law of discrete targets, between whose values a "
-                "recalibrated law would lie: train with a CalibrationPenalty instead"
-            )
+        refuse_discrete(checked)
         return checked

@@ -18,7 +18,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "tilts": ("tilts", "width_tilts"),
     "mixing": ("mixing",),
 }
-"""Fields of a `Change` by level, from few numbers to many: a fit adds one level after another."""
+"""Fields of a `Change` by level: a fit adds one level after another."""
 
 _FIRST_WIDTH = 0.25  # log-widths of the copies at the start: 0, -0.25, 0.25, -0.5, ...
 _FIRST_WEIGHT = -1.0  # of each copy beside the first, on a log scale
@@ -33,14 +33,14 @@ class Change(NamedTuple):
     matrix :math:`R_k` becomes C copies:
 
     .. math:: \log \pi_{kc} = e^{t} \log \pi_k + v_c + \sum_j \Big( r_j \log \frac{\sigma_{kj}}{s_j}
-              + \sum_{l=1}^{4} \theta_{jl} P_l\big(2 \Phi(\tfrac{\mu_{kcj} - m_j}{s_j}) - 1\big)
+              + \sum_{l=1}^{4} \theta_{jl} P_l\big(2 \Phi(\tfrac{\mu_{kcj} - m'_j}{s_j}) - 1\big)
               \Big), \qquad
-              \mu_{kc} = m + g (m - \bar m)
-              + \Big(1 + (e^{a} - 1) \frac{\sigma_k}{s}\Big) (\mu_k - m)
+              \mu_{kc} = m' + \Big(1 + (e^{a} - 1) \frac{\sigma_k}{s}\Big) (\mu_k - m)
               + (b + b_c) \sigma_k, \qquad
               \Sigma_{kc} = W_{kc} \, B_k T \tilde R_k T B_k^\top \, W_{kc},
 
-    with :math:`W_{kc} = \mathrm{diag}(e^{w + w_c} (\sigma_k / s)^{q} \sigma_k)` and the Legendre
+    with the mean :math:`m' = m + g (m - \bar m)`, the widths
+    :math:`W_{kc} = \mathrm{diag}(e^{w + w_c} (\sigma_k / s)^{q} \sigma_k)` and the Legendre
     polynomials :math:`P_l` of mean square 1: weights are tilted by where a component lies in its
     margins and by how narrow it is. :math:`\tilde R_k` is the matrix power
     :math:`R_k^{\exp(\kappa)}`, scaled to a unit diagonal: it changes correlations and leaves the
@@ -68,7 +68,8 @@ class Change(NamedTuple):
         copy_shifts: b_c, `(..., C, D)`.
         tilts: theta, `(..., D, 4)`.
         width_tilts: r, `(..., D)`.
-        centre: the mean of m over the rows of the fit, `(..., D)`: a constant.
+        centre: the mean of m over the rows of the fit, `(..., D)`: a constant, the only part of a
+            change that has the units of the targets.
     """
 
     width: Tensor
@@ -176,7 +177,7 @@ def described(change: Change, targets: Sequence[str]) -> str:
     widths = change.width + change.widths + (change.copy_widths[main] if apart else 0)
     shifts = change.shifts + (change.copy_shifts[main] if apart else 0)
     lines = _by_value(
-        "widths of {} by {}", widths.exp(), targets, around=1.0, form="{:.1f}", noted=0.05
+        "widths of {} by {}", widths.exp(), targets, around=1.0, form="{:.2g}", noted=0.05
     )
     lines += _by_value(
         "deviations of the predicted mean of {} from its average by {}",
@@ -190,9 +191,9 @@ def described(change: Change, targets: Sequence[str]) -> str:
     )
     for copy in order[1:] if apart else ():
         ratio = float((change.copy_widths[copy] - change.copy_widths[main]).mean().exp())
-        if float(shares[copy]) > _NOTED:
-            text = f"{float(shares[copy]):.0%} of the cases {ratio:.1f} times as wide"
-            moved = float((change.copy_shifts[copy] - change.copy_shifts[main]).abs().max())
+        moved = float((change.copy_shifts[copy] - change.copy_shifts[main]).abs().max())
+        if float(shares[copy]) > _NOTED and max(abs(ratio - 1), moved) > 0.05:
+            text = f"{float(shares[copy]):.0%} of the cases {ratio:.2g} times as wide"
             lines.append(f"{text}, shifted by up to {moved:.1f}" if moved > 0.05 else text)
     for name, text in (
         ("temperature", "weights of components to the power {:.2f}"),
@@ -202,8 +203,15 @@ def described(change: Change, targets: Sequence[str]) -> str:
         if abs(value) > _NOTED:
             lines.append(text.format(math.exp(value)))
     lines += _by_value(
-        "distances of components of {} from the mean by {}",
+        "distances of wide components of {} from the mean by {}",
         (change.spread + change.contraction).exp(),
+        targets,
+        around=1.0,
+        form="{:.2f}",
+    )
+    lines += _by_value(
+        "relative widths of components of {} to the power {}",
+        1 + change.width_power,
         targets,
         around=1.0,
         form="{:.2f}",

@@ -52,7 +52,8 @@ class Moments(NamedTuple):
 class Copies(Distribution):
     r"""Mixture of C affine copies of a distribution, about its mean m.
 
-    .. math:: f(y) = \sum_{c=1}^C v_c\, \frac{f_0\big(m + M_c^{-1} (y - m' - b_c)\big)}{|M_c|},
+    .. math:: f(y) = \sum_{c=1}^C v_c\,
+              \frac{f_0\big(m + M_c^{-1} (y - m' - S (b + b_c))\big)}{|M_c|},
               \qquad M_c = S W_c B T S^{-1}, \qquad m' = m + g (m - \bar m),
 
     with the predicted standard deviations S, and widths W, mixing B, stretch T, shifts b, slopes g

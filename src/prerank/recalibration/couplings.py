@@ -155,10 +155,11 @@ class EnsembleCopulaCoupling(Coupling):
 
     with :math:`F_d` the margin of the raw ensemble and :math:`R_d` its correction by
     `MarginalRecalibrator`. With `draws="quantiles"` (ECC-Q) the levels are those of the members,
-    which then are the members of `MarginalRecalibrator` except that tied members are set apart at
-    random. Since :math:`F_d` is the empirical one, this is also the transformation of the members
-    (ECC-T). `draws="random"` (ECC-R) takes random levels. Margins from elsewhere, such as normal
-    ones of a regression, are joined by `couple(margins, ensemble.samples)`.
+    which then are the members of `MarginalRecalibrator` with the same corrections, except that tied
+    members are set apart at random. Since :math:`F_d` is the empirical one, this is also the
+    transformation of the members (ECC-T). `draws="random"` (ECC-R) takes random levels. Margins
+    from elsewhere, such as normal ones of a regression, are joined by
+    `couple(margins, ensemble.samples)`.
 
     A dependence that is wrong in the raw ensemble stays wrong.
 

@@ -24,6 +24,7 @@ from prerank.inputs import (
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import Custom, PreRankLike, Projection, applicable, is_all, parse
 from prerank.recalibration.anatomy import Anatomy
+from prerank.recalibration.base import refuse_discrete
 from prerank.recalibration.change import Change, described
 from prerank.recalibration.copies import Copies
 from prerank.recalibration.head_fitting import fit_change
@@ -39,14 +40,14 @@ class CalibrationHead:
     r"""A change of predictive distributions that is fitted behind any predictor.
 
     The head leaves the predictor alone. It changes widths, shifts, correlations and weights of the
-    predicted distributions in the same way for all rows, by some 20 to 150 numbers (see
+    predicted distributions in the same way for all rows, by some 30 to 400 numbers (see
     `prerank.recalibration.change.Change`), and fits them to
 
     .. math:: \frac1N \sum_i -\log f_i(y_i) + \lambda R(f, y)
 
     with the penalty R of `prerank.CalibrationPenalty`, on rows that the predictor was not fitted
     to. An `Ensemble` has no density: the energy score takes the place of the likelihood. The
-    likelihood of rows more than 20 nats above the median counts by its logarithm.
+    negative log-likelihood of rows counts by its logarithm from 20 nats above the median on.
     Levels of the change that do not improve the score of held-out rows are left out, so a
     calibrated forecast comes back unchanged. R counts deviations of PITs only beyond one standard
     error (`prerank.recalibration.head_fitting.fit_change` has the details).
@@ -57,12 +58,13 @@ class CalibrationHead:
         copies: C, the number of copies of each component.
         n_samples: draws per row of the penalty.
         steps: of the fit to likelihood and penalty, which follows that to the likelihood alone.
-        batch_size: rows per step of that fit, for Gaussian forecasts and ensembles.
+        batch_size: rows per step of that fit, for Gaussian forecasts and ensembles; R counts
+            deviations beyond one standard error of so many rows.
         seed: of halves, batches and draws.
 
     Attributes:
         change_: what was fitted.
-        amounts_: for each level of the change, from few numbers to many, the part of the way to
+        amounts_: for each level of the change, the part of the way from the levels before it to
             its optimum that held-out rows support; 0 where they do not.
         gains_: for each level, the improvement of the mean score on held-out rows.
         skipped_: pre-ranks of `"all"` that do not apply, with the reason.
@@ -73,7 +75,7 @@ class CalibrationHead:
         >>> narrow = MultivariateNormal(torch.zeros(2000, 2), 0.25 * torch.eye(2))
         >>> head = CalibrationHead(steps=20).fit(narrow, y)
         >>> print(head.report())
-        widths of y0 and y1 by 2.0
+        widths of y0 and y1 by 2
         >>> type(head(narrow)).__name__
         'GaussianMixture'
     """
@@ -138,7 +140,7 @@ class CalibrationHead:
         """Calibrate predictions; they come back as they are where nothing was to be changed.
 
         Args:
-            dist: as for `fit`, any number of rows.
+            dist: as for `fit`, in the same units, any number of rows.
 
         Returns:
             A `GaussianMixture` for Gaussian mixtures and normals; for an `Ensemble` one of as many
@@ -283,15 +285,7 @@ def calibrate(dist: Distribution, y: object, **options: object) -> CalibrationHe
 def _checked(dist: Distribution) -> Distribution:
     """Predictions of continuous targets, Gaussian ones as mixtures."""
     checked = check_distribution(dist)
-    try:
-        discrete = checked.support is not None and checked.support.is_discrete
-    except NotImplementedError:  # a distribution that does not say
-        discrete = False
-    if discrete:
-        raise NotApplicableError(
-            f"{type(checked).__name__} is a distribution of discrete targets, and a calibration "
-            "head would put mass between their values"
-        )
+    refuse_discrete(checked)
     return as_gaussian_mixture(checked)
 
 

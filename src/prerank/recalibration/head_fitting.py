@@ -36,7 +36,7 @@ class FittedChange(NamedTuple):
 
     Attributes:
         change: parameters with the shape of the stack first.
-        amounts: for each level, how far it went from the level before to its own optimum,
+        amounts: for each level, how far it went from the levels before to its own optimum,
             `(*stack)`.
         gains: for each level, the improvement of the score on rows that it was not fitted to,
             `(*stack)`.
@@ -62,17 +62,18 @@ def fit_change(
     First by the score alone, level by level, from few numbers to many; a level contains those
     before it. Each level is fitted to one half of the rows and judged on the other, both ways. It
     goes the part of the way at which the held-out score is best, and is left out if the gain is
-    within two standard errors. So a calibrated forecast stays as it is, and few
-    rows move few numbers. Then the accepted levels start at the mean of both halves and are fitted
-    together to all rows, by the score alone and then by
+    within two standard errors. So a calibrated forecast stays as it is, and few rows move few
+    numbers. Then the accepted levels start at the mean of both halves and are fitted together to
+    all rows, by the score alone and then by
 
     .. math:: \frac1N \sum_i S(F_i, y_i) + \lambda \sum_\rho \frac1{J_\rho} \sum_j \frac1M \sum_m
               \Big(\big|\hat F_j(\alpha_m) - \alpha_m\big|
-              - \sqrt{\alpha_m (1 - \alpha_m) / N}\Big)_+
+              - \sqrt{\alpha_m (1 - \alpha_m) / n}\Big)_+
 
-    with the score S and the strength :math:`\lambda`: the penalty, less the deviations of PITs that
-    a calibrated forecast shows on as many rows. Without that, it would fit noise. The answer is the
-    mean over the last steps; each level goes the same part of the way to it as before.
+    with the score S, the strength :math:`\lambda` and the n rows of a step: the penalty, less the
+    deviations of PITs that a calibrated forecast shows on as many rows. Without that, it would fit
+    noise. The answer is the mean over the last steps. Each level goes a part of the remaining way
+    to it: the largest one that held-out rows supported for it or for a level that contains it.
 
     Args:
         subject: predictions and observations.

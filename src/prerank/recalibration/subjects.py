@@ -8,6 +8,7 @@ from torch.distributions import Distribution
 
 from prerank.adapters.mixtures import supported_log_prob
 from prerank.distributions import Ensemble, GaussianMixture
+from prerank.errors import InputError
 from prerank.recalibration.anatomy import Anatomy
 from prerank.recalibration.change import LEVELS, Change
 from prerank.recalibration.copies import Copies, Moments
@@ -68,6 +69,8 @@ class _Likelihood:
     def __init__(self, dist: Distribution, y: Tensor) -> None:
         with torch.no_grad():
             nll = -supported_log_prob(dist, y)
+            if not bool(nll.isfinite().any(-1).all()):
+                raise InputError("y: every observation has density 0 under dist; compare the units")
             known = torch.where(nll.isfinite(), nll, torch.nan)
             self._limit = known.nanmedian(-1, keepdim=True).values + _BOUND
 

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from prerank import defaults
 from prerank.errors import InputError, ShapeError
-from prerank.inputs import as_count
+from prerank.inputs import as_count, as_ranks
 from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.models.members import forecast_each, pooled
 from prerank.training.data import TrainingData
@@ -35,8 +35,8 @@ def draw_folds(
 
     Rows are spread at random, another time for each repeat. Rows of one group share a fold: the
     largest group goes first, each into the fold with the fewest rows. With `time`, a fold is one
-    block of neighbouring rows; in repeats after the first the blocks begin elsewhere, and one of
-    them holds both ends.
+    block of neighbouring rows, and rows of one time share a fold; in repeats after the first the
+    blocks begin elsewhere, and one of them holds both ends.
 
     Args:
         n: number of rows.
@@ -44,7 +44,7 @@ def draw_folds(
         repeats: R.
         seed: of the order of rows.
         groups: name of each row's group, `(n,)`.
-        time: time of each row, `(n,)`, or whatever else orders them.
+        time: time of each row, `(n,)`: numbers or dates.
 
     Example:
         >>> draw_folds(7, folds=3)[0].bincount()
@@ -58,9 +58,8 @@ def draw_folds(
         raise InputError(f"{n} rows are too few for {folds} folds: each needs at least 2")
     draw = torch.Generator().manual_seed(seed)
     if time is not None:
-        order = torch.as_tensor(np.argsort(_labels(time, "time", n), kind="stable"))
-        place = torch.empty(n, dtype=torch.int64)
-        place[order] = torch.arange(n)
+        rank = torch.as_tensor(as_ranks(_labels(time, "time", n), "time"))
+        place = (rank.bincount().cumsum(0) - rank.bincount())[rank]  # rows of one time share it
         starts = [int(torch.randint(n, (), generator=draw)) if r else 0 for r in range(repeats)]
         return torch.stack([(place + start) % n * folds // n for start in starts])
     if groups is None:
@@ -104,12 +103,14 @@ class Partition:
         runs: one for each network.
         unseen: for each run, rows that it was not fitted to.
         members: numbers of the runs that make the predictor.
+        folds: number of folds that were crossed; 0 for none.
     """
 
     splits: tuple[tuple[Tensor, Tensor], ...]
     runs: tuple[Run, ...]
     unseen: tuple[Tensor, ...]
     members: tuple[int, ...]
+    folds: int = 0
 
     @classmethod
     def single(
@@ -124,8 +125,10 @@ class Partition:
     ) -> "Partition":
         """A fifth of the rows stops the training and is not trained on.
 
-        It is drawn at random, or has whole groups, or is the last block in time. All members share
-        the first split; each further split has one more run, which is not a member.
+        It is drawn at random, or has whole groups, or is the last block in time. Of the folds of
+        groups it is one at random, but not the largest: a group that is larger than a fold is
+        trained on. All members share the first split; each further split has one more run, which
+        is not a member.
 
         Example:
             >>> Partition.single(10, time=range(10)).unseen[0]
@@ -142,7 +145,7 @@ class Partition:
             # The last block in time; then the one before it, which also has rows after it.
             last = folds[0].max() - torch.arange(splits)
             stops = [
-                (folds[0] == k if time is not None else f == 0)
+                (folds[0] == k if time is not None else f == _smaller_fold(f, draw))
                 for k, f in zip(last, folds, strict=True)
             ]
             pairs = _equal([(_where(~stop), _where(stop)) for stop in stops])
@@ -191,18 +194,19 @@ class Partition:
             tuple(Run(seed + split, split) for split in range(len(splits))),
             tuple(unseen),
             tuple(r * folds + r % folds for r in range(members)),
+            folds,
         )
-
-    @property
-    def folds(self) -> int:
-        """Number of folds that were crossed; 0 for none."""
-        count = len(self.runs) // len(self.members)
-        return count if len(self.splits) == len(self.runs) and count > 1 else 0
 
 
 def fewer_folds(folds: int, groups: object) -> int:
     """As many folds as there are groups, where these are fewer; 3 at least."""
     return folds if groups is None else max(3, min(folds, len(set(map(str, np.asarray(groups))))))
+
+
+def _smaller_fold(folds: Tensor, draw: torch.Generator) -> int:
+    """One of the folds at random, but not the largest."""
+    order = folds.bincount().argsort()
+    return int(order[torch.randint(len(order) - 1, (), generator=draw)])
 
 
 def _where(mask: Tensor) -> Tensor:

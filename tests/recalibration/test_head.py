@@ -228,6 +228,49 @@ def test_means_that_vary_too_little_are_repaired() -> None:
     assert "deviations of the predicted mean of y0" in head.report()
 
 
+@pytest.mark.parametrize("seed", [8, 12])
+def test_few_rows_do_little_harm(seed: int) -> None:
+    # With all levels tried on 20 rows, one passes by chance and the fit costs up to 1.2 nats.
+    torch.manual_seed(seed)
+    dist, new = (
+        GaussianMixture(
+            torch.randn(n, 1), 1.5 * torch.randn(n, 1, 2), 0.7 * torch.eye(2).expand(n, 1, 2, 2)
+        )
+        for n in (20, 3000)
+    )
+    y, fresh = dist.sample(), new.sample()
+    after = CalibrationHead().fit(dist, y)(new)
+    assert float((prerank.nll(after, fresh) - prerank.nll(new, fresh)).mean()) < 0.05
+
+
+def test_no_fit_is_worse_than_the_forecast_on_its_own_rows() -> None:
+    # Observations at the predicted mean ask for widths of 0, and the penalty shifts by old widths.
+    dist, y = MultivariateNormal(torch.zeros(300, 2), torch.eye(2)), torch.zeros(300, 2)
+    after = CalibrationHead().fit(dist, y)(dist)
+    assert float(prerank.nll(after, y).mean()) < float(prerank.nll(dist, y).mean())
+
+
+def test_gradients_of_the_surroundings_do_not_matter() -> None:
+    y = observed("normal", 100)
+    base = normal(100, 0.6)
+    known = CalibrationHead("marginal", steps=2).fit(base, y)
+    loc = base.loc.clone().requires_grad_()
+    learnt = MultivariateNormal(loc, scale_tril=base.scale_tril)
+    with torch.no_grad():
+        again = CalibrationHead("marginal", steps=2).fit(learnt, y)
+    for head in (again, CalibrationHead("marginal", steps=2).fit(learnt, y)):
+        torch.testing.assert_close(head.change_.width, known.change_.width)
+        assert not head.change_.width.requires_grad
+
+
+def test_equal_members_are_not_widened() -> None:
+    torch.manual_seed(0)
+    centre = torch.randn(300, 2)
+    dist = Ensemble((centre + torch.randn(300, 2)).repeat(10, 1, 1))
+    after = CalibrationHead("marginal", steps=2).fit(dist, centre + torch.randn(300, 2))(dist)
+    assert float(after.variance.max()) < 1e-10  # members differ by rounding at most
+
+
 def test_tilts_move_weight_to_the_side_they_name() -> None:
     dist = mixture(40)
     zero = Change.identity(TARGETS, 1, stack=(), like=dist.loc)

@@ -71,7 +71,8 @@ class Method:
             raise InputError(f"method must be one of {_METHODS}, got {name!r}")
         members = as_count(model.members, "members", minimum=1)
         number = isinstance(strength, int | float | np.number)
-        if strength != "auto" and not (number and 0 <= float(strength) < np.inf):
+        known = strength == "auto" if isinstance(strength, str) else number
+        if not known or (number and not 0 <= float(strength) < np.inf):
             raise InputError(f"strength must be at least 0 or 'auto', got {strength!r}")
         if not (isinstance(model.budget, int | float | np.number) and model.budget >= 0):
             raise InputError(f"budget must be a number of at least 0, got {model.budget!r}")

@@ -44,7 +44,9 @@ class Moments(NamedTuple):
                 mean, covariance = sample.mean, sample.covariance_matrix
             else:
                 mean = dist.mean
-            sd = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+            sd = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
+            # The mean of equal members is not exactly their value.
+            sd = torch.where(sd > 8 * torch.finfo(sd.dtype).eps * mean.abs(), sd, 0)
             spread = torch.where(sd > 0, sd, 1)  # a target that does not vary has no correlation
             return cls(mean, sd, covariance / (spread.unsqueeze(-1) * spread.unsqueeze(-2)))
 

@@ -19,6 +19,7 @@ from prerank.distributions import Ensemble
 from prerank.distributions.noise import standard_uniform
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import as_generator, as_points, check_distribution, full_precision, parameter_of
+from prerank.recalibration.base import refuse_discrete
 from prerank.recalibration.corrections import Correction
 from prerank.recalibration.marginal import MarginalRecalibrator, MarginTable
 
@@ -67,7 +68,7 @@ def couple(
                 [2., 2.],
                 [3., 1.]], dtype=torch.float64)
     """
-    check_distribution(margins)
+    refuse_discrete(check_distribution(margins))
     _checked_draws(draws)
     shape = margins.batch_shape + margins.event_shape
     points = as_points(template, "template")

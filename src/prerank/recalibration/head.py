@@ -120,7 +120,7 @@ class CalibrationHead:
         terms, skipped = applicable(self.preranks, base)
         for term in terms:
             term.check(base)
-        with full_precision():
+        with torch.inference_mode(mode=False), torch.enable_grad(), full_precision():
             fitted = fit_change(
                 subject_of(base, observed),
                 CalibrationPenalty(terms, n_samples=self.n_samples) if self.strength else None,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,9 @@ _LEVEL_STEPS, _LEVEL_ROWS = 40, 512  # of each level, for each half
 _JOINT_STEPS, _JOINT_ROWS = 80, 1024  # of all accepted levels together, by the score alone
 _RATE, _PENALISED_RATE = 0.05, 0.02
 _NOISE = 1.0  # standard errors of a level's frequency, by which PITs may deviate for nothing
+_ROWS_PER_NUMBER = 2  # fewest, for a level to be tried
+_CHECKED_ROWS = 8192  # on which the answer must not be worse than the forecast
+_ALLOWED = 0.1  # nats that the penalty may cost
 _AVERAGED = 0.3  # share of the last steps whose mean is the answer
 
 Objective = Callable[[Change, Tensor], Tensor]
@@ -60,11 +64,12 @@ def fit_change(
     r"""Fit a change to predictions and observations.
 
     First by the score alone, level by level, from few numbers to many; a level contains those
-    before it. Each level is fitted to one half of the rows and judged on the other, both ways. It
-    goes the part of the way at which the held-out score is best, and is left out if the gain is
-    within two standard errors. So a calibrated forecast stays as it is, and few rows move few
-    numbers. Then the accepted levels start at the mean of both halves and are fitted together to
-    all rows, by the score alone and then by
+    before it, and is tried if there are two rows for each of its numbers. Each level is fitted to
+    one half of the rows and judged on the other, both ways. It goes the part of the way at which
+    the held-out score is best, and is left out if the gain is within two standard errors. So a
+    calibrated forecast stays as it is, and few rows move few numbers. Then the accepted levels
+    start at the mean of both halves and are fitted together to all rows, by the score alone and
+    then by
 
     .. math:: \frac1N \sum_i S(F_i, y_i) + \lambda \sum_\rho \frac1{J_\rho} \sum_j \frac1M \sum_m
               \Big(\big|\hat F_j(\alpha_m) - \alpha_m\big|
@@ -73,7 +78,9 @@ def fit_change(
     with the score S, the strength :math:`\lambda` and the n rows of a step: the penalty, less the
     deviations of PITs that a calibrated forecast shows on as many rows. Without that, it would fit
     noise. The answer is the mean over the last steps. Each level goes a part of the remaining way
-    to it: the largest one that held-out rows supported for it or for a level that contains it.
+    to it: the largest one that held-out rows supported for it or for a level that contains it. An
+    answer whose score is worse than that of the forecast, or by .1 than that without the penalty,
+    is not taken.
 
     Args:
         subject: predictions and observations.
@@ -92,7 +99,8 @@ def fit_change(
     halves = torch.stack([order[:half], order[half : 2 * half]])
     change = Change.identity(targets, copies, stack=(2, *stack), like=y)
     change = change._replace(centre=subject.centre.expand_as(change.centre))
-    names = [name for name in subject.levels if targets > 1 or name in _ALONE]
+    names = _affordable(change, [k for k in subject.levels if targets > 1 or k in _ALONE], n)
+    identity = Change(*(part[0] for part in change))
     amounts: dict[str, Tensor] = {}
     gains: dict[str, Tensor] = {}
     for place, level in enumerate(names):
@@ -130,6 +138,7 @@ def fit_change(
     free, loss = _free(change, support), partial(_mean_loss, subject, levels)
     batches = list(_batches(order, _JOINT_ROWS, _JOINT_STEPS, draw))
     goal = _optimised(change, loss, free, batches, rate=_RATE, averaged=_AVERAGED)
+    answer = _supported(change, goal, support)
     if penalty is not None:
         terms, numbers = penalty, iter(range(steps))
 
@@ -141,11 +150,43 @@ def fit_change(
 
         batches = list(_batches(order, rows, steps, draw))
         goal = _optimised(goal, penalised, free, batches, rate=_PENALISED_RATE, averaged=_AVERAGED)
-    for level, fields in LEVELS.items():
-        if level in levels:  # as far as held-out rows support it
-            way = change.towards(goal, support[level])
-            change = change._replace(**{name: getattr(way, name) for name in fields})
-    return FittedChange(change, amounts, gains)
+        answer = _no_worse(_supported(change, goal, support), answer, loss, order, _ALLOWED)
+    return FittedChange(_no_worse(answer, identity, loss, order, 0.0), amounts, gains)
+
+
+def _affordable(change: Change, names: list[str], n: int) -> list[str]:
+    """The first levels, as long as there are rows enough for all of their numbers."""
+    sizes = [
+        sum(getattr(change, field).numel() for field in LEVELS[name]) // change.width.numel()
+        for name in names
+    ]
+    return [
+        name
+        for name, numbers in zip(names, accumulate(sizes), strict=True)
+        if name == names[0] or _ROWS_PER_NUMBER * numbers <= n
+    ]
+
+
+def _supported(change: Change, goal: Change, support: dict[str, Tensor]) -> Change:
+    """Go to the goal with each level as far as held-out rows support it."""
+    for level, amount in support.items():
+        way = change.towards(goal, amount)
+        change = change._replace(**{name: getattr(way, name) for name in LEVELS[level]})
+    return change
+
+
+@torch.no_grad()
+def _no_worse(
+    change: Change, other: Change, loss: Objective, rows: Tensor, allowed: float
+) -> Change:
+    """The change; the other one for members of a stack whose score would be worse than allowed."""
+    rows = rows[:_CHECKED_ROWS]
+    worse = ~(loss(change, rows) <= loss(other, rows) + allowed)
+
+    def chosen(a: Tensor, b: Tensor) -> Tensor:
+        return torch.where(worse.reshape(worse.shape + (1,) * (a.dim() - worse.dim())), b, a)
+
+    return Change(*map(chosen, change, other))
 
 
 @torch.no_grad()
@@ -192,7 +233,7 @@ def _optimised(
 
     Adam treats each number on its own: the members of a stack do not influence each other.
     """
-    values = [part.clone().requires_grad_() for part in start]
+    values = [part.detach().clone().requires_grad_() for part in start]
     optimiser = torch.optim.Adam(values, lr=rate, betas=(0.9, 0.99))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, len(batches))
     first = min(round(len(batches) * (1 - averaged)), len(batches) - 1)

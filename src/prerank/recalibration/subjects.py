@@ -69,6 +69,10 @@ class _Likelihood:
     def __init__(self, dist: Distribution, y: Tensor) -> None:
         with torch.no_grad():
             nll = -supported_log_prob(dist, y)
+            if bool(nll.isnan().any()):
+                raise InputError(
+                    "dist: log_prob is NaN for some rows; its parameters must be finite"
+                )
             if not bool(nll.isfinite().any(-1).all()):
                 raise InputError("y: every observation has density 0 under dist; compare the units")
             known = torch.where(nll.isfinite(), nll, torch.nan)
@@ -142,6 +146,11 @@ class _Samples:
         kept = order[:_MEMBERS].to(y.device)
         self._members = dist.samples[kept].movedim(0, -2)  # (*stack, N, S, D)
         self._weights = None if dist.weights is None else dist.weights[kept].movedim(0, -1)
+        everything = torch.arange(y.shape[-2], device=y.device)
+        zero = Change.identity(y.shape[-1], 1, stack=tuple(y.shape[:-2]), like=y)
+        # Relative to that of the forecast, the score has no units.
+        self._unit = torch.ones(())
+        self._unit = self.loss(zero, frozenset(), everything).mean(-1, keepdim=True).detach()
 
     def batch(
         self, change: Change, levels: frozenset[str], rows: Tensor
@@ -163,4 +172,4 @@ class _Samples:
     def score(self, dist: Distribution, y: Tensor) -> Tensor:
         # Members move about their own mean, so they are not independent draws: the fair estimator
         # would widen small ensembles that are calibrated.
-        return energy_score(dist, y, estimator="nrg")
+        return energy_score(dist, y, estimator="nrg") / self._unit.to(y)

@@ -200,7 +200,11 @@ class Partition:
 
 def fewer_folds(folds: int, groups: object) -> int:
     """As many folds as there are groups, where these are fewer; 3 at least."""
-    return folds if groups is None else max(3, min(folds, len(set(map(str, np.asarray(groups))))))
+    return (
+        folds
+        if groups is None
+        else max(3, min(folds, len(set(map(str, np.atleast_1d(np.asarray(groups)))))))
+    )
 
 
 def _smaller_fold(folds: Tensor, draw: torch.Generator) -> int:

@@ -356,8 +356,8 @@ def test_a_driver_of_ray_that_is_interrupted_leaves_a_study_that_goes_on(long, c
     driver = command(LONG, folder, *ray_options(cluster), mark=tmp_path)
     assert wait_until(lambda: list(folder.glob("results/*.parquet")) or driver.poll() is not None)
     driver.send_signal(signal.SIGINT)
-    driver.communicate(timeout=30)
-    assert driver.returncode == 130
+    said = driver.communicate(timeout=30)
+    assert driver.returncode == 130, said
     assert wait_until(lambda: not marked(mark), 60), marked(mark)  # Ray ends a lost driver's work
     assert Store(folder).left()
     ended(command(LONG, folder, *ray_options(cluster), mark=tmp_path))

@@ -19,6 +19,7 @@ __all__ = [
     "as_count",
     "as_device",
     "as_generator",
+    "as_labels",
     "as_points",
     "as_positive",
     "as_ranks",
@@ -326,6 +327,9 @@ def as_ranks(values: object, name: str) -> npt.NDArray[np.int64]:
         >>> as_ranks(["2024-10-01", "2024-09-30", "2024-10-01"], "time")
         array([1, 0, 1])
     """
+    array = np.asarray(values)
+    if array.dtype.kind in "biufM":
+        return np.unique(array, return_inverse=True)[1].astype(np.int64)
     import pandas as pd
 
     column = pd.Series(values)
@@ -339,3 +343,18 @@ def as_ranks(values: object, name: str) -> npt.NDArray[np.int64]:
                 f"{name}, such as {column.iloc[0]!r}, must be numbers or dates like 2024-12-31"
             ) from error
     return moments.rank(method="dense").to_numpy().astype(np.int64) - 1
+
+
+def as_labels(values: object, name: str, n: int) -> npt.NDArray[np.generic]:
+    """One label for each of n rows, such as the name of its group, or its time.
+
+    Example:
+        >>> as_labels(["a", "b"], "groups", 2)
+        array(['a', 'b'], dtype='<U1')
+    """
+    labels = np.asarray(values)
+    if labels.shape != (n,):
+        raise ShapeError(f"{name} has shape {labels.shape}, but there are {n} rows")
+    if not {"None", "nan", "NaT", "<NA>"}.isdisjoint(map(str, labels.tolist())):
+        raise InputError(f"{name} has missing values: give one for every row")
+    return labels

@@ -136,14 +136,14 @@ def test_all_parts_of_the_identity_are_the_identity() -> None:
     )
     y = dist.sample()
     torch.testing.assert_close(same.log_prob(y), dist.log_prob(y), atol=1e-4, rtol=1e-4)
-    assert same.logits.shape[-1] == 9
+    assert same.logits.shape[-1] == 12  # three copies of three components, and these themselves
 
 
 def test_both_ways_to_the_density_agree() -> None:
-    parts, levels = Anatomy.of(mixture(40)), frozenset(LEVELS)
-    y, change = mixture(40).sample(), some_change()
+    dist, levels = mixture(40), frozenset(LEVELS)
+    y, change, parts = dist.sample(), some_change(), Anatomy.of(dist)
     torch.testing.assert_close(
-        parts.log_prob(change, levels, y),
+        parts.log_prob(change, levels, y, dist.log_prob(y)),
         parts.changed(change, levels).log_prob(y),
         atol=1e-3,
         rtol=1e-4,
@@ -281,8 +281,9 @@ def test_tilts_move_weight_to_the_side_they_name() -> None:
     assert bool((moved[:, 0] > 0).all())  # the first polynomial is increasing
     narrower = zero._replace(width_tilts=torch.tensor([-1.0, 0.0, 0.0]))
     after = Anatomy.of(dist).changed(narrower, frozenset({"tilts"}))
-    widths = Anatomy.of(dist).widths[..., 0].log()
-    assert bool(((after.probs * widths).sum(-1) <= (dist.probs * widths).sum(-1) + 1e-6).all())
+    widths = [Anatomy.of(d).widths[..., 0].log() for d in (dist, after)]
+    before, now = ((d.probs * w).sum(-1) for d, w in zip((dist, after), widths, strict=True))
+    assert bool((now <= before + 1e-6).all())
 
 
 @pytest.mark.parametrize(
@@ -317,10 +318,42 @@ def test_the_copies_of_a_normal_are_a_mixture() -> None:
     pits = prerank.pit(as_mixture, y[0], "marginal+hdr", generator=0)
     torch.testing.assert_close(y.mean(0), as_mixture.mean, atol=6 * 2.5 / math.sqrt(200), rtol=0)
     assert pits.shape == (30, 4)
-    shares = torch.softmax(change.weights, -1)
+    moved, kept = (share.exp() for share in change.shares)
+    shares = torch.cat([moved * torch.softmax(change.weights, -1), kept[None]])
     allocated = copies.allocate(200, None)
-    counts = torch.stack([(allocated == c).sum(0) for c in range(3)], -1)
+    counts = torch.stack([(allocated == c).sum(0) for c in range(4)], -1)
     assert (counts - 200 * shares).abs().max() <= 1
+
+
+def test_no_observation_loses_more_than_the_share_that_is_kept() -> None:
+    # Far in the tail of the forecast, where a narrow change has no density at all.
+    narrow = Change.identity(TARGETS, 3, stack=(), like=torch.zeros(()))
+    narrow = narrow._replace(width=torch.tensor(-3.0), slopes=torch.ones(TARGETS))
+    dist, y = normal(30), 4 * torch.ones(30, TARGETS)
+    for after in (
+        Copies(dist, narrow),
+        Anatomy.of(mixture(30, components=1)).changed(narrow, frozenset(LEVELS)),
+    ):
+        loss = prerank.nll(after, y) - prerank.nll(dist, y)
+        torch.testing.assert_close(loss, torch.full((30,), math.log(101)), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("label", ["groups", "time"])
+def test_rows_that_are_alike_are_not_evidence(label: str) -> None:
+    # Forty cases, each of them ten times: random halves would confirm what they have in common.
+    case = torch.arange(40).repeat_interleave(10)
+    dist = MultivariateNormal(torch.zeros(400, 2), torch.eye(2))
+    lost, active = [], []
+    for seed in range(6):
+        y = torch.randn(40, 2, generator=torch.Generator().manual_seed(seed))[case]
+        for labels in ({label: case.numpy()}, {}):
+            head = CalibrationHead("marginal", strength=0, seed=seed).fit(dist, y, **labels)
+            new = torch.randn(4000, 2, generator=torch.Generator().manual_seed(99))
+            base = MultivariateNormal(torch.zeros(4000, 2), torch.eye(2))
+            lost.append(float((prerank.nll(head(base), new) - prerank.nll(base, new)).mean()))
+            active.append(len(head.change_.active))
+    assert sum(active[::2]) < sum(active[1::2]) / 2
+    assert sum(lost[::2]) < sum(lost[1::2]) / 2
 
 
 def test_draws_of_copies_carry_the_gradient_of_the_change() -> None:

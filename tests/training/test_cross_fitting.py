@@ -8,8 +8,8 @@ from prerank.datasets import AR1Regression
 from prerank.distributions import affine
 from prerank.errors import InputError, ShapeError
 from prerank.models import MixtureNetwork
+from prerank.numerics.folds import draw_folds
 from prerank.training import Partition, Settings, TrainingData, forecast_unseen, train
-from prerank.training.cross_fitting import draw_folds
 
 SETTINGS = Settings(max_epochs=3, batch_size=32)
 
@@ -143,7 +143,7 @@ def test_a_single_split_holds_out_groups_or_the_last_block(kind):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"n": 100, "folds": 2}, InputError, "folds"),
+        ({"n": 100, "folds": 1}, InputError, "folds"),
         ({"n": 9}, InputError, "9 rows are too few for 5 folds"),
         ({"n": 20, "groups": ["a", "b"] * 10}, InputError, "2 groups, fewer than the 5 folds"),
         ({"n": 20, "groups": range(20), "time": range(20)}, InputError, "not both"),

@@ -122,7 +122,14 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
         with _progress_bar(bool(self.verbose)) as on_epoch:
             fitted = method.train(
-                network, data, partition, seed, settings=self._settings(), on_epoch=on_epoch
+                network,
+                data,
+                partition,
+                seed,
+                settings=self._settings(),
+                groups=groups,
+                time=time,
+                on_epoch=on_epoch,
             )
         self.network_ = network
         self.theta_, self.base_theta_ = fitted.theta, fitted.base

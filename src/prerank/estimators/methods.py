@@ -146,6 +146,8 @@ class Method:
         seed: int,
         *,
         settings: Settings,
+        groups: object,
+        time: object,
         on_epoch: Callable[[Progress], None] | None,
     ) -> Calibrated:
         """Train all networks of a partition and calibrate them."""
@@ -163,6 +165,8 @@ class Method:
             nll_budget=self.nll_budget,
             head=self._head(rows, seed),
             unseen=partition.unseen,
+            groups=groups,
+            time=time,
             settings=settings,
             on_epoch=on_epoch,
         )

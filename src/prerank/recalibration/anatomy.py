@@ -84,16 +84,29 @@ class Anatomy(NamedTuple):
         unit = self.unit
         if levels & {"dependence", "mixing"}:
             unit = self._factor(_rowwise(change), levels)
-        tril = widths.unsqueeze(-1) * unit.unsqueeze(-4)
+        tril = (widths.unsqueeze(-1) * unit.unsqueeze(-4)).flatten(-4, -3)
+        moved, kept = (share.unsqueeze(-1).unsqueeze(-1) for share in change.shares)
+        weights = torch.log_softmax(logits.flatten(-2), -1) + moved
+        before = torch.log_softmax(self.logits, -1) + kept
+        own = self.mean.unsqueeze(-2) + self.offsets, self.widths.unsqueeze(-1) * self.unit
         return GaussianMixture(
-            logits.flatten(-2), loc.flatten(-3, -2), tril.flatten(-4, -3), validate_args=False
+            torch.cat([weights, before.expand(*weights.shape[:-1], -1)], -1),
+            torch.cat([loc.flatten(-3, -2), own[0]], -2),
+            torch.cat([tril, own[1]], -3),
+            validate_args=False,
         )
 
-    def log_prob(self, change: Change, levels: frozenset[str], y: Tensor) -> Tensor:
+    def log_prob(self, change: Change, levels: frozenset[str], y: Tensor, before: Tensor) -> Tensor:
         """Log-density of the changed mixture at `(..., D)`.
 
         The inverse of each factor is known in closed form, and the copies of a component share it,
         so this is many times as fast as `changed(...).log_prob(y)`.
+
+        Args:
+            change: see `Change`.
+            levels: those that are not the identity.
+            y: `(..., D)`.
+            before: log-density of the mixture as it is, `(...)`.
         """
         logits, loc, widths = self._copies(change, levels)
         whitening, volume = self._whitening(_rowwise(change), levels)
@@ -102,7 +115,9 @@ class Anatomy(NamedTuple):
         volume = widths.log().sum(-1) + volume.unsqueeze(-2)
         exponent = -0.5 * (distance + y.shape[-1] * math.log(2 * math.pi)) - volume  # (..., C, K)
         weights = torch.log_softmax(logits.flatten(-2), -1)
-        return torch.logsumexp(weights + exponent.flatten(-2), -1)
+        moved, kept = (share.unsqueeze(-1) for share in change.shares)
+        after = torch.logsumexp(weights + exponent.flatten(-2), -1)
+        return torch.logaddexp(after + moved, before + kept)
 
     def _copies(self, change: Change, levels: frozenset[str]) -> tuple[Tensor, Tensor, Tensor]:
         """Log-weights `(..., C, K)`, locations and widths `(..., C, K, D)` of the copies."""

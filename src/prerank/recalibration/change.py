@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 __all__ = ["LEVELS", "Change", "described"]
 
 LEVELS: dict[str, tuple[str, ...]] = {
-    "common": ("width", "spread", "temperature"),
+    "common": ("width", "spread", "temperature", "kept"),
     "targets": ("widths", "shifts", "contraction", "width_power"),
     "means": ("slopes",),
     "dependence": ("coupling", "directions"),
@@ -23,6 +24,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
 _FIRST_WIDTH = 0.25  # log-widths of the copies at the start: 0, -0.25, 0.25, -0.5, ...
 _FIRST_WEIGHT = -1.0  # of each copy beside the first, on a log scale
 _DEGREE = 4  # of the polynomials of the tilts
+_FIRST_KEPT = math.log(0.01)  # share of the forecast that stays beside the copies, as log-odds
 
 
 class Change(NamedTuple):
@@ -49,6 +51,12 @@ class Change(NamedTuple):
     matrix M with zeros on its diagonal, scaled so that it leaves the margins: it makes targets
     correlated that were predicted as independent. Each component changes in units of its own
     width, so a narrow one, such as the spike of a repeated value, stays where it is.
+
+    The forecast stays beside its copies with the share :math:`\epsilon`, one in a hundred at first:
+    no observation loses more than :math:`-\log \epsilon` nats, however rare the cases that the
+    copies do not suit. An ensemble has no density that this could protect, and none of its members
+    stays.
+
     Distributions without components keep the parts that need none.
 
     Attributes:
@@ -56,6 +64,7 @@ class Change(NamedTuple):
         spread: common log-distance of components from the mean, `(...)`, part of a.
         coupling: kappa, `(...)`.
         temperature: t, `(...)`.
+        kept: log-odds of the share of the forecast that stays, less their first value, `(...)`.
         widths: log-width of each target, `(..., D)`, part of w.
         shifts: b, `(..., D)`, in standard deviations of the component.
         slopes: g, `(..., D)`: predicted means that vary too little over the rows, or too much.
@@ -76,6 +85,7 @@ class Change(NamedTuple):
     spread: Tensor
     coupling: Tensor
     temperature: Tensor
+    kept: Tensor
     widths: Tensor
     shifts: Tensor
     slopes: Tensor
@@ -104,7 +114,7 @@ class Change(NamedTuple):
         scalar, vector = like.new_zeros(stack), like.new_zeros(*stack, targets)
         square = like.new_zeros(*stack, targets, targets)
         many = like.new_zeros(*stack, copies, targets)
-        numbers = dict.fromkeys(("width", "spread", "coupling", "temperature"), scalar)
+        numbers = dict.fromkeys(("width", "spread", "coupling", "temperature", "kept"), scalar)
         numbers |= {"mixing": square, "weights": many[..., 0]}
         numbers |= {"copy_widths": many, "copy_shifts": many}
         numbers["tilts"] = like.new_zeros(*stack, targets, _DEGREE)
@@ -123,6 +133,12 @@ class Change(NamedTuple):
     def copies(self) -> int:
         """C."""
         return self.weights.shape[-1]
+
+    @property
+    def shares(self) -> tuple[Tensor, Tensor]:
+        """Logarithms of the shares of the copies together, and of the forecast as it was."""
+        odds = _FIRST_KEPT + self.kept
+        return logsigmoid(-odds), logsigmoid(odds)
 
     @property
     def blend(self) -> Tensor:
@@ -189,6 +205,9 @@ def described(change: Change, targets: Sequence[str]) -> str:
     lines += _by_value(
         "{} shifted by {} standard deviations", shifts, targets, around=0.0, form="{:+.2f}"
     )
+    kept = float(change.shares[1].exp())
+    if kept > _NOTED:
+        lines.append(f"{kept:.0%} of the cases as they were")
     for copy in order[1:] if apart else ():
         ratio = float((change.copy_widths[copy] - change.copy_widths[main]).mean().exp())
         moved = float((change.copy_shifts[copy] - change.copy_shifts[main]).abs().max())

@@ -59,7 +59,9 @@ class Copies(Distribution):
               \qquad M_c = S W_c B T S^{-1}, \qquad m' = m + g (m - \bar m),
 
     with the predicted standard deviations S, and widths W, mixing B, stretch T, shifts b, slopes g
-    and shares v of a `Change`, in which the whole distribution is the one component.
+    and shares v of a `Change`, in which the whole distribution is the one component. Beside the
+    copies, the base stays as it is with the share that the change keeps, unless it is an
+    `Ensemble`.
 
     Args:
         base: `batch_shape (*stack, N)`, `event_shape (D,)`.
@@ -73,7 +75,7 @@ class Copies(Distribution):
         >>> change = Change.identity(2, 3, stack=(), like=torch.zeros(()))
         >>> wide = Copies(base, change._replace(width=torch.tensor(2.0).log()))
         >>> wide.log_prob(torch.zeros(5, 2))[0] - base.log_prob(torch.zeros(5, 2))[0]
-        tensor(-1.3863)
+        tensor(-1.3570)
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
@@ -90,7 +92,10 @@ class Copies(Distribution):
         super().__init__(base.batch_shape, base.event_shape, validate_args=False)
         like = self.moments.mean
         rows = Change(*(part.to(like).unsqueeze(change.width.dim()) for part in change))
-        self._shares = torch.log_softmax(rows.weights, -1)  # (..., 1, C)
+        self._shares = torch.log_softmax(rows.weights, -1)  # (..., 1, C), and 1 more for the base
+        if not isinstance(base, Ensemble):
+            moved, kept = (share.unsqueeze(-1) for share in rows.shares)
+            self._shares = torch.cat([self._shares + moved, kept], -1)
         self._widths = rows.width[..., None, None] + rows.widths.unsqueeze(-2) + rows.copy_widths
         self._shifts = rows.shifts.unsqueeze(-2) + rows.copy_shifts
         self._mean = like + rows.slopes * (like - rows.centre)
@@ -120,7 +125,7 @@ class Copies(Distribution):
         """Log-density at `(*sample_shape, *batch_shape, D)`."""
         standard = self._standard(value, self._mean)
         parts = []
-        for c in range(self._shares.shape[-1]):
+        for c in range(self.change.copies):
             inner = (standard - self._shifts[..., c, :]) * (-self._widths[..., c, :]).exp()
             volume = self._widths[..., c, :].sum(-1)
             if self._map is not None:
@@ -128,6 +133,8 @@ class Copies(Distribution):
                 volume = volume + torch.linalg.slogdet(self._map).logabsdet
             points = self.moments.mean + self.moments.sd * inner
             parts.append(self._shares[..., c] - volume + supported_log_prob(self.base, points))
+        if self._shares.shape[-1] > self.change.copies:
+            parts.append(self._shares[..., -1] + supported_log_prob(self.base, value))
         # A value outside the support of every copy gets no gradient, rather than NaN.
         density = torch.logsumexp(torch.stack(parts).clamp_min(_NOWHERE), 0)
         return torch.where(density > 0.5 * _NOWHERE, density, -torch.inf)
@@ -145,7 +152,8 @@ class Copies(Distribution):
         """Move points of the base `(S, *batch_shape, D)` into the copies chosen for them."""
         standard = self._standard(points, self.moments.mean)
         dim = self.event_shape[0]
-        index = chosen.unsqueeze(-1).unsqueeze(-1).expand(*chosen.shape, 1, dim)
+        index = chosen.clamp(max=self.change.copies - 1)[..., None, None]
+        index = index.expand(*chosen.shape, 1, dim)
 
         def of_copy(part: Tensor) -> Tensor:
             wide = part.expand(*chosen.shape, *part.shape[-2:])
@@ -154,7 +162,8 @@ class Copies(Distribution):
         if self._map is not None:
             standard = (self._map @ standard.unsqueeze(-1)).squeeze(-1)
         inner = of_copy(self._widths).exp() * standard
-        return self._mean + self.moments.sd * (inner + of_copy(self._shifts))
+        moved = self._mean + self.moments.sd * (inner + of_copy(self._shifts))
+        return torch.where((chosen == self.change.copies).unsqueeze(-1), points, moved)
 
     def allocate(self, n: int, noise: Noise) -> Tensor:
         """Copies of n draws, `(n, *batch_shape)`: each gets its share up to one draw."""

@@ -27,6 +27,7 @@ from prerank.recalibration.anatomy import Anatomy
 from prerank.recalibration.base import refuse_discrete
 from prerank.recalibration.change import Change, described
 from prerank.recalibration.copies import Copies
+from prerank.recalibration.halves import Halves
 from prerank.recalibration.head_fitting import fit_change
 from prerank.recalibration.subjects import subject_of
 
@@ -86,7 +87,7 @@ class CalibrationHead:
         strength: float = 10.0,
         copies: int = 4,
         *,
-        n_samples: int = 16,
+        n_samples: int = 32,
         steps: int = 40,
         batch_size: int = 2048,
         seed: int = 0,
@@ -100,7 +101,9 @@ class CalibrationHead:
         self.batch_size = as_count(batch_size, "batch_size", minimum=2)
         self.seed = as_count(seed, "seed", minimum=0)
 
-    def fit(self, dist: Distribution, y: object) -> Self:
+    def fit(
+        self, dist: Distribution, y: object, *, groups: object = None, time: object = None
+    ) -> Self:
         """Fit to predictions and observations of rows that the predictor has not seen.
 
         Args:
@@ -108,6 +111,10 @@ class CalibrationHead:
                 other distribution with a density, or an `Ensemble`. Each member of a stack gets a
                 change of its own.
             y: observations `(..., N, D)`; a DataFrame's columns name the targets.
+            groups: name of each row's group, `(N,)`, for rows that are alike, such as those of one
+                station or repeated ones: what is fitted to a group is judged on others.
+            time: time of each row, `(N,)`: what is fitted to the first half is judged on the
+                second, and the other way round.
         """
         base = _checked(dist)
         observed = check_observations(base, y).detach()
@@ -120,10 +127,12 @@ class CalibrationHead:
         terms, skipped = applicable(self.preranks, base)
         for term in terms:
             term.check(base)
+        halves = Halves.draw(observed.shape[-2], seed=self.seed, groups=groups, time=time)
         with torch.inference_mode(mode=False), torch.enable_grad(), full_precision():
             fitted = fit_change(
                 subject_of(base, observed),
                 CalibrationPenalty(terms, n_samples=self.n_samples) if self.strength else None,
+                halves.to(observed.device),
                 strength=self.strength,
                 copies=self.copies,
                 steps=self.steps,

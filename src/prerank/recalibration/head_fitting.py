@@ -1,5 +1,6 @@
 """Fitting a calibration head: levels that earn their place, then the penalty of all pre-ranks."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from prerank.penalty import CalibrationPenalty, LevelCounts
 from prerank.recalibration.change import LEVELS, Change
+from prerank.recalibration.halves import Halves
 from prerank.recalibration.subjects import Subject
 
 __all__ = ["FittedChange", "fit_change"]
@@ -22,14 +24,13 @@ _ALONE = (
     "tilts",
 )  # levels that say something of one target
 _AMOUNTS = (0.25, 0.5, 0.75, 1.0)
-_EVIDENCE = 2.0  # standard errors by which a level has to improve the held-out score
 _LEVEL_STEPS, _LEVEL_ROWS = 40, 512  # of each level, for each half
 _JOINT_STEPS, _JOINT_ROWS = 80, 1024  # of all accepted levels together, by the score alone
-_RATE, _PENALISED_RATE = 0.05, 0.02
+_RATE, _PENALISED_RATE = 0.05, 0.01
+_WARM_STEPS = 10  # in which the rate rises: hundreds of numbers go too far if all start at once
 _NOISE = 1.0  # standard errors of a level's frequency, by which PITs may deviate for nothing
 _ROWS_PER_NUMBER = 2  # fewest, for a level to be tried
 _CHECKED_ROWS = 8192  # on which the answer must not be worse than the forecast
-_ALLOWED = 0.1  # nats that the penalty may cost
 _AVERAGED = 0.3  # share of the last steps whose mean is the answer
 
 Objective = Callable[[Change, Tensor], Tensor]
@@ -54,6 +55,7 @@ class FittedChange(NamedTuple):
 def fit_change(
     subject: Subject,
     penalty: CalibrationPenalty | None,
+    halves: Halves,
     *,
     strength: float,
     copies: int,
@@ -66,7 +68,7 @@ def fit_change(
     First by the score alone, level by level, from few numbers to many; a level contains those
     before it, and is tried if there are two rows for each of its numbers. Each level is fitted to
     one half of the rows and judged on the other, both ways. It goes the part of the way at which
-    the held-out score is best, and is left out if the gain is within two standard errors. So a
+    the held-out score is best, and is left out without evidence (see `Halves`). So a
     calibrated forecast stays as it is, and few rows move few numbers. Then the accepted levels
     start at the mean of both halves and are fitted together to all rows, by the score alone and
     then by
@@ -77,29 +79,29 @@ def fit_change(
 
     with the score S, the strength :math:`\lambda` and the n rows of a step: the penalty, less the
     deviations of PITs that a calibrated forecast shows on as many rows. Without that, it would fit
-    noise. The answer is the mean over the last steps. Each level goes a part of the remaining way
-    to it: the largest one that held-out rows supported for it or for a level that contains it. An
-    answer whose score is worse than that of the forecast, or by .1 than that without the penalty,
-    is not taken.
+    noise. Answers are means over the last steps. A level goes a part of the way to the first
+    answer: the largest one that held-out rows supported for it or for a level that contains it.
+    From there the second one begins. An answer whose score is worse than that of the forecast is
+    not taken.
 
     Args:
         subject: predictions and observations.
         penalty: its pre-ranks and draws, or None for the score alone.
+        halves: which rows judge what was fitted to which.
         strength: lambda.
         copies: C.
         steps: of the second part.
         rows: of a step of the second part.
-        seed: of halves, batches and draws.
+        seed: of batches and draws.
     """
     y = subject.y
     stack, n, targets = tuple(y.shape[:-2]), y.shape[-2], y.shape[-1]
     draw = torch.Generator().manual_seed(seed)
     order = torch.randperm(n, generator=draw).to(y.device)
-    half = n // 2
-    halves = torch.stack([order[:half], order[half : 2 * half]])
     change = Change.identity(targets, copies, stack=(2, *stack), like=y)
     change = change._replace(centre=subject.centre.expand_as(change.centre))
-    names = _affordable(change, [k for k in subject.levels if targets > 1 or k in _ALONE], n)
+    known = [level for level in subject.levels if targets > 1 or level in _ALONE]
+    names = _affordable(change, known, halves.rows.numel())
     identity = Change(*(part[0] for part in change))
     amounts: dict[str, Tensor] = {}
     gains: dict[str, Tensor] = {}
@@ -110,20 +112,21 @@ def fit_change(
             start,
             partial(_mean_loss, subject, tried),
             _free(start, dict.fromkeys(tried, torch.ones_like(start.width))),
-            list(_batches(halves, _LEVEL_ROWS, _LEVEL_STEPS, draw)),
+            list(_batches(halves.rows, _LEVEL_ROWS, _LEVEL_STEPS, draw)),
             rate=_RATE,
             averaged=0.0,
         )
         with torch.no_grad():
-            others = halves.flip(0)
+            others = halves.rows.flip(0)
             before = subject.loss(change, kept, others)
             tries = [change.towards(fitted, torch.full_like(change.width, a)) for a in _AMOUNTS]
-            gain = torch.stack([before - subject.loss(trial, tried, others) for trial in tries])
-            gain = gain.movedim(1, -2).flatten(-2)  # (amounts, *stack, rows)
-            best = gain.mean(-1).max(0)
-            error = gain.std(-1).gather(0, best.indices[None])[0] / gain.shape[-1] ** 0.5
+            gain = torch.stack(
+                [before - subject.loss(trial, tried, others) for trial in tries], 1
+            )  # (halves, amounts, *stack, rows)
+            best = gain.mean((0, -1)).max(0)
             amount = torch.tensor(_AMOUNTS, dtype=y.dtype, device=y.device)[best.indices]
-            amounts[level] = torch.where(best.values > _EVIDENCE * error, amount, 0)
+            evidence = halves.convincing(gain).gather(0, best.indices[None])[0]
+            amounts[level] = torch.where(evidence, amount, 0)
             gains[level] = best.values
             change = change.towards(fitted, amounts[level].expand_as(change.width))
     change = Change(*(part.mean(0) for part in change))
@@ -149,9 +152,18 @@ def fit_change(
             return subject.score(dist, observed).mean(-1) + strength * error
 
         batches = list(_batches(order, rows, steps, draw))
-        goal = _optimised(goal, penalised, free, batches, rate=_PENALISED_RATE, averaged=_AVERAGED)
-        answer = _no_worse(_supported(change, goal, support), answer, loss, order, _ALLOWED)
-    return FittedChange(_no_worse(answer, identity, loss, order, 0.0), amounts, gains)
+        goal = _optimised(
+            answer,
+            penalised,
+            free,
+            batches,
+            rate=_PENALISED_RATE,
+            averaged=_AVERAGED,
+            warm=_WARM_STEPS,
+        )
+        answer = _no_worse(goal, identity, loss, order, instead=answer)
+    answer = _no_worse(answer, identity, loss, order, instead=identity)
+    return FittedChange(answer, amounts, gains)
 
 
 def _affordable(change: Change, names: list[str], n: int) -> list[str]:
@@ -177,16 +189,16 @@ def _supported(change: Change, goal: Change, support: dict[str, Tensor]) -> Chan
 
 @torch.no_grad()
 def _no_worse(
-    change: Change, other: Change, loss: Objective, rows: Tensor, allowed: float
+    change: Change, other: Change, loss: Objective, rows: Tensor, *, instead: Change
 ) -> Change:
-    """The change; the other one for members of a stack whose score would be worse than allowed."""
+    """The change; another one for members of a stack whose score is worse than that of `other`."""
     rows = rows[:_CHECKED_ROWS]
-    worse = ~(loss(change, rows) <= loss(other, rows) + allowed)
+    worse = ~(loss(change, rows) <= loss(other, rows))
 
     def chosen(a: Tensor, b: Tensor) -> Tensor:
         return torch.where(worse.reshape(worse.shape + (1,) * (a.dim() - worse.dim())), b, a)
 
-    return Change(*map(chosen, change, other))
+    return Change(*map(chosen, change, instead))
 
 
 @torch.no_grad()
@@ -228,14 +240,18 @@ def _optimised(
     *,
     rate: float,
     averaged: float,
+    warm: int = 1,
 ) -> Change:
-    """Follow the gradient by Adam with a falling rate.
+    """Follow the gradient by Adam with a rate that rises for a few steps and falls then.
 
     Adam treats each number on its own: the members of a stack do not influence each other.
     """
     values = [part.detach().clone().requires_grad_() for part in start]
     optimiser = torch.optim.Adam(values, lr=rate, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, len(batches))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser,
+        lambda step: min((step + 1) / warm, 1) * (1 + math.cos(math.pi * step / len(batches))) / 2,
+    )
     first = min(round(len(batches) * (1 - averaged)), len(batches) - 1)
     means = [torch.zeros_like(part) for part in start]
     for step, rows in enumerate(batches):

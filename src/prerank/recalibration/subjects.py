@@ -98,6 +98,7 @@ class _Mixtures:
         self.parts, self.y = Anatomy.of(dist), y
         self.centre = self.parts.mean.mean(-2)
         self.score = _Likelihood(dist, y)
+        self._before = dist.log_prob(y).detach()
 
     def batch(
         self, change: Change, levels: frozenset[str], rows: Tensor
@@ -107,8 +108,9 @@ class _Mixtures:
         )
 
     def loss(self, change: Change, levels: frozenset[str], rows: Tensor) -> Tensor:
-        y = _picked(self.y, rows, self.y.dim() - 2)
-        return self.score.bounded(-self.parts.rows(rows).log_prob(change, levels, y))
+        axis = self.y.dim() - 2
+        y, before = (_picked(part, rows, axis) for part in (self.y, self._before))
+        return self.score.bounded(-self.parts.rows(rows).log_prob(change, levels, y, before))
 
 
 class _Densities:

@@ -1,7 +1,8 @@
 """Training many runs at once, and the path from data to a calibrated model."""
 
+from prerank.numerics.folds import draw_folds
 from prerank.training.calibrated import CalibratedTraining, train_calibrated
-from prerank.training.cross_fitting import Partition, draw_folds, forecast_unseen
+from prerank.training.cross_fitting import Partition, forecast_unseen
 from prerank.training.data import TrainingData
 from prerank.training.evaluation import Evaluation, evaluate, validation_trials
 from prerank.training.fitting import Checkpoint, Interrupted, train

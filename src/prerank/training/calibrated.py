@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from prerank import defaults
@@ -63,6 +65,8 @@ def train_calibrated(
     nll_budget: float | None = None,
     head: CalibrationHead | None = None,
     unseen: Sequence[Tensor] | None = None,
+    groups: object = None,
+    time: object = None,
     n_samples: int = defaults.TRAINING_SAMPLES,
     settings: Settings | None = None,
     base: Tensor | None = None,
@@ -88,6 +92,8 @@ def train_calibrated(
         head: to fit behind the base, instead of a penalty.
         unseen: rows of each run that it was not fitted to (see `Partition`), for the head; the
             validation rows by default.
+        groups: of all rows, for the head.
+        time: of all rows, for the head.
         n_samples: draws per row that the choice rests on.
         settings: of the training.
         base: parameters `(R, P)` of the same runs without the penalty, which are then not trained
@@ -153,7 +159,12 @@ def train_calibrated(
         assert isinstance(network, MixtureNetwork | FlowNetwork)
         assert base is not None
         rows = unseen or [data.validation[run.split].cpu() for run in runs]
-        head.fit(*forecast_unseen(network, data, base, runs, rows))
+        numbers = torch.cat(list(rows)).unique().numpy()
+        head.fit(
+            *forecast_unseen(network, data, base, runs, rows),
+            groups=None if groups is None else np.asarray(groups)[numbers],
+            time=None if time is None else np.asarray(time)[numbers],
+        )
         return CalibratedTraining(base, tuple(stages), 0.0, None, head)
     if isinstance(strength, str | Sequence):
         selection = search_strength(attempt, strength, budget=budget, nll_budget=nll_budget)

@@ -10,88 +10,16 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank import defaults
-from prerank.errors import InputError, ShapeError
-from prerank.inputs import as_count, as_ranks
+from prerank.inputs import as_count
 from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.models.members import forecast_each, pooled
+from prerank.numerics.folds import draw_folds
 from prerank.training.data import TrainingData
 from prerank.training.runs import Run
 
-__all__ = ["Partition", "draw_folds", "forecast_unseen"]
+__all__ = ["Partition", "forecast_unseen"]
 
 _FOLDS = 5
-
-
-def draw_folds(
-    n: int,
-    *,
-    folds: int = _FOLDS,
-    repeats: int = 1,
-    seed: int = 0,
-    groups: object = None,
-    time: object = None,
-) -> Tensor:
-    """Number of the fold of each row, `(repeats, n)`.
-
-    Rows are spread at random, another time for each repeat. Rows of one group share a fold: the
-    largest group goes first, each into the fold with the fewest rows. With `time`, a fold is one
-    block of neighbouring rows, and rows of one time share a fold; in repeats after the first the
-    blocks begin elsewhere, and one of them holds both ends.
-
-    Args:
-        n: number of rows.
-        folds: K, at least 3: one is unseen, one stops the training and the rest trains.
-        repeats: R.
-        seed: of the order of rows.
-        groups: name of each row's group, `(n,)`.
-        time: time of each row, `(n,)`: numbers or dates.
-
-    Example:
-        >>> draw_folds(7, folds=3)[0].bincount()
-        tensor([3, 2, 2])
-    """
-    as_count(folds, "folds", minimum=3)
-    as_count(repeats, "repeats", minimum=1)
-    if groups is not None and time is not None:
-        raise InputError("give groups or time, not both")
-    if n < 2 * folds:
-        raise InputError(f"{n} rows are too few for {folds} folds: each needs at least 2")
-    draw = torch.Generator().manual_seed(seed)
-    if time is not None:
-        rank = torch.as_tensor(as_ranks(_labels(time, "time", n), "time"))
-        place = (rank.bincount().cumsum(0) - rank.bincount())[rank]  # rows of one time share it
-        starts = [int(torch.randint(n, (), generator=draw)) if r else 0 for r in range(repeats)]
-        return torch.stack([(place + start) % n * folds // n for start in starts])
-    if groups is None:
-        orders = [torch.randperm(n, generator=draw) for _ in range(repeats)]
-        return torch.stack([order.argsort() % folds for order in orders])
-    _, member = np.unique(_labels(groups, "groups", n).astype(str), return_inverse=True)
-    group = torch.as_tensor(member)
-    sizes = group.bincount()
-    if len(sizes) < folds:
-        raise InputError(f"groups has {len(sizes)} groups, fewer than the {folds} folds")
-    return torch.stack([_spread(sizes, folds, draw)[group] for _ in range(repeats)])
-
-
-def _labels(values: object, name: str, n: int) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-    labels = np.asarray(values)
-    if labels.shape != (n,):
-        raise ShapeError(f"{name} has shape {labels.shape}, but there are {n} rows")
-    if not {"None", "nan", "NaT", "<NA>"}.isdisjoint(map(str, labels.tolist())):
-        raise InputError(f"{name} has missing values: give one for every row")
-    return labels
-
-
-def _spread(sizes: Tensor, folds: int, draw: torch.Generator) -> Tensor:
-    """Fold of each group; groups of one size come in random order."""
-    order = torch.randperm(len(sizes), generator=draw)
-    order = order[sizes[order].argsort(descending=True, stable=True)]
-    filled, fold = torch.zeros(folds, dtype=torch.int64), torch.empty_like(sizes)
-    for group in order.tolist():
-        least = int(filled.argmin())
-        fold[group] = least
-        filled[least] += sizes[group]
-    return fold
 
 
 @dataclass(frozen=True)
@@ -179,6 +107,7 @@ class Partition:
             >>> len(partition.runs), partition.members, len(partition.splits[0][0])
             (8, (0, 5), 50)
         """
+        as_count(folds, "folds", minimum=3)
         number = draw_folds(n, folds=folds, repeats=members, seed=seed, groups=groups, time=time)
         draw = torch.Generator().manual_seed(seed)
         splits, unseen = [], []

@@ -6,10 +6,10 @@ For each dataset the published network is trained on the likelihood, five member
 five published seeds, all in one stack. Each forecast (`base`: one member; `ensemble`: five) is
 judged on test rows as it is and behind every method, which is fitted to the validation and the
 calibration rows (`head, validation` to the validation rows alone). `rivals.py` has the methods of
-others. An ensemble of samples has no density: its likelihood and hdr are left out. Each dataset
-leaves one CSV file
-with a line for every seed, forecast, method and pre-rank; a dataset that has its file is not
-computed again. `--methods` takes some of the methods; other ones then need another folder.
+others, which are tried behind one member. An ensemble of samples has no density: its likelihood
+and hdr are left out. Each dataset leaves one CSV file with a line for every seed, forecast, method
+and pre-rank, written after each seed; seeds that it has are not computed again. `--methods` takes
+some of the methods; other ones then need another folder.
 """
 
 import argparse
@@ -44,6 +44,7 @@ from tilting import rows_of
 
 MAX_ROWS, TEST_ROWS, MEMBERS = 20_000, 3_000, 5
 FORECASTS = {"base": 1, "ensemble": MEMBERS}
+POOLED = ("none", "prototype", "head")  # methods behind the ensemble
 UNSEEN = "average_rank+band_depth+energy_score"
 DIRECTIONS = 20
 
@@ -189,15 +190,18 @@ def scores(dist: Distribution, y: Tensor, before: Tensor, seed: int) -> dict[str
 
 def records(
     name: str, seeds: tuple[int, ...], device: str, methods: list[str] | None = None
-) -> Iterator[dict[str, Any]]:
-    """All lines of one dataset, for all methods or some."""
+) -> Iterator[list[dict[str, Any]]]:
+    """The lines of one dataset, for all methods or some, seed by seed."""
     problem = Problem(name, seeds, device)
     for split, seed in enumerate(seeds):
+        lines: list[dict[str, Any]] = []
         available = problem.methods(split)
         for forecast, members in FORECASTS.items():
             test, y = problem.forecast(split, members, ("test",))
             before = nll(test, y)
             for method in methods or available:
+                if members > 1 and method not in POOLED:
+                    continue
                 fit, parts = available[method]
                 begun = time.perf_counter()
                 change: Any = None
@@ -207,8 +211,8 @@ def records(
                 dist = test if change is None else change(test)
                 about = {"dataset": name, "seed": seed, "forecast": forecast, "method": method}
                 about |= {"rows": len(y), "seconds": seconds, **scores(dist, y, before, seed)}
-                for row in judge(dist, y, seed):
-                    yield about | row
+                lines += [about | row for row in judge(dist, y, seed)]
+        yield lines
 
 
 def main() -> None:
@@ -226,11 +230,12 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.datasets:
         path = options.out / f"{name}.csv"
-        if path.exists():
-            continue
+        table = pd.read_csv(path) if path.exists() else pd.DataFrame()
+        seeds = tuple(s for s in options.seeds if not len(table) or s not in set(table.seed))
         begun = time.perf_counter()
-        table = pd.DataFrame(records(name, tuple(options.seeds), options.device, options.methods))
-        table.to_csv(path, index=False, float_format="%.6g")
+        for lines in records(name, seeds, options.device, options.methods) if seeds else ():
+            table = pd.concat([table, pd.DataFrame(lines)], ignore_index=True)
+            table.to_csv(path, index=False, float_format="%.6g")
         mean = table[table.prerank != "directions"].groupby(["forecast", "method"]).excess.mean()
         print(f"{name}: {time.perf_counter() - begun:.0f} s", mean.round(4).to_dict(), flush=True)
 

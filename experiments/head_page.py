@@ -25,6 +25,7 @@ from head_results import (
     Results,
     Unit,
 )
+from perfection import overlap
 
 PART, MILLIONTH, SECONDS = Unit(1e4, sign=""), Unit(1e6, sign=""), Unit(digits=1, sign="")
 ERRORS = {"excess": PART, "largest": PART, "unseen": PART, "squared": MILLIONTH}
@@ -101,8 +102,9 @@ def rivals(results: Results, forecast: str, datasets: list[str]) -> str:
     lines = []
     for method in methods:
         own = results.of(forecast, method).reindex(datasets)
-        same = head[PAPER].where(own[PAPER].notna()).mean(axis=1)  # samples have no hdr
-        pairs = [(same, own.excess), (head.unseen, own.unseen), (head.nll, own.nll)]
+        # Samples have no hdr. Means are computed alike, so that equal forecasts stay equal.
+        same = head[PAPER].where(own[PAPER].notna()).mean(axis=1)
+        pairs = [(same, own[PAPER].mean(axis=1)), (head.unseen, own.unseen), (head.nll, own.nll)]
         pairs += [(head.energy, own.energy), (head.variogram, own.variogram)]
         wins = [f"{(a < b).sum()}/{b.notna().sum()}" if b.notna().any() else "-" for a, b in pairs]
         rest = PART(own[PAPER].drop(columns="hdr").mean(axis=1).mean())
@@ -115,12 +117,16 @@ def rivals(results: Results, forecast: str, datasets: list[str]) -> str:
 
 
 def files(results: Results) -> str:
-    """Links to the files."""
+    """Seeds, the ratios of the bounds, and links to the files."""
+    seeds = sorted(set(results.runs.index.get_level_values("seed")))
+    ratios = [overlap(int(rows)) for rows in results.of(*BASE).rows]
     paths = sorted(results.folder.glob("*.csv"))
     links = (f"[{path.stem}](tables/{results.folder.name}/{path.name})" for path in paths)
-    seeds = sorted(set(results.runs.index.get_level_values("seed")))
-    told = f"Seeds: {', '.join(map(str, seeds))}. One line for each seed, method and pre-rank: "
-    return told + ", ".join(links) + "."
+    return (
+        f"{len(results.datasets)} datasets, seeds {', '.join(map(str, seeds))}. Judged rows over "
+        f"fitted rows: {min(ratios):.2f} to {max(ratios):.2f}. One line for each seed, forecast, "
+        f"method and pre-rank: {', '.join(links)}."
+    )
 
 
 TABLES: dict[str, Callable[[Results], str]] = {

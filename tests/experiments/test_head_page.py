@@ -67,6 +67,7 @@ RUNS = dict.fromkeys(SHOWN, NONE) | {
     ("base", "prototype"): {"excess": 0.006, "nll": 1.5, "energy": 1.0},
     ("base", "head"): {"excess": 0.003, "nll": 1.25, "energy": 0.99},
     ("ensemble", "head"): {"excess": 0.004, "nll": 1.0, "energy": 1.02},
+    ("base", "likelihood"): {"excess": 0.003, "nll": 1.25, "energy": 0.99},
 }
 
 
@@ -139,6 +140,9 @@ def test_every_marker_of_the_page_gets_its_table(folder):
         "-0.259 (-0.259) | +2.11 % (+2.11 %) |",
         "| none | 100 | 100 | 100 | 100 | 100 | +0.000 | +0.000 | +0.000 | +0.00 | +0.00 | 1.0 | "
         "1/2, 1/2, 2/2, 2/2, 0/2 |",
+        "| likelihood | 30 | 30 | 30 | 9 | 30 | -0.750 | -0.750 | -0.750 | -1.00 | +0.00 | 1.0 | "
+        "0/1, 0/1, 0/1, 0/1, 0/1 |",  # wq: equal to the head, so never higher
+        "3 datasets, seeds 0, 42, 866. Judged rows over fitted rows: 0.25 to 0.30.",
         "| wq | 100 → 30 | 100 → 30 | 100 → 30 | 100 → 30 | 100 → 30 | 100 → 30 |  | 100 → 30 | "
         "100 → 30 | 100 → 30 | 100 → 30 |",
     ):

@@ -26,6 +26,7 @@ from prerank.recalibration import EnsembleCopulaCoupling, MarginalRecalibrator, 
 from rivals import MEMBERS, fit_affine
 from seedwise import (
     FITTED,
+    LEGEND,
     TEST_ROWS,
     Fit,
     Forecast,
@@ -88,9 +89,25 @@ def records(name: str, seed: int) -> Iterator[Line]:
         yield from judged(about | {"method": method}, fit, known, {"samples": test}, seed)
 
 
+_TEXT = f"""\
+## Flows and ensembles of samples
+
+`flow`: the network of `FlowRegressor`, trained by likelihood. `samples`: {MEMBERS} members for each
+row, drawn from the forecast of the mixture network; methods see the members alone, and PITs are
+ranks among them. Members have no density, so there is neither a likelihood nor hdr. Methods are
+fitted to the validation and calibration rows of the published splits, behind a flow to
+{FLOW_ROWS:,} of them, because every step of a fit goes through its networks. At most {TEST_ROWS:,}
+test rows judge; house has {MAX_ROWS:,} rows in all.
+
+    PRERANK_DATA=data python experiments/head_predictors.py --out head_predictors
+
+{LEGEND}
+"""
+
+
 def page(table: pd.DataFrame) -> str:
     """The section of the page of results."""
-    return "\n".join(["## Flows and ensembles of samples", "", *markdown(table)])
+    return "\n".join([_TEXT, *markdown(table)])
 
 
 if __name__ == "__main__":

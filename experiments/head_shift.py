@@ -25,6 +25,7 @@ from prerank.datasets import Table, published_split
 from prerank.models import MixtureNetwork
 from seedwise import (
     FITTED,
+    LEGEND,
     TEST_ROWS,
     Fit,
     Line,
@@ -103,10 +104,27 @@ def records(name: str, seed: int) -> Iterator[Line]:
         yield from judged(line, fit, mixture.forecast(*known), tests, seed)
 
 
+_TEXT = f"""\
+## Under a shift of the inputs
+
+The inputs divide each dataset into two parts, and the published network is trained on one of them:
+
+{{parts}}
+
+`unshifted` are test rows of the first part, `shifted` rows of the other part, at most {TEST_ROWS:,}
+each. `head` is fitted to the validation and calibration rows of the first part,
+`head, shifted rows` to {FEW_ROWS} rows of the other part that are not judged.
+
+    PRERANK_DATA=data python experiments/head_shift.py --out head_shift
+
+{LEGEND}
+"""
+
+
 def page(table: pd.DataFrame) -> str:
     """The section of the page of results."""
-    words = [f"- {name}: {shift.words}." for name, shift in SHIFTS.items()]
-    return "\n".join(["## Under a shift of the inputs", "", *words, "", *markdown(table)])
+    parts = "\n".join(f"- {name}: {shift.words}." for name, shift in SHIFTS.items())
+    return "\n".join([_TEXT.format(parts=parts), *markdown(table)])
 
 
 if __name__ == "__main__":

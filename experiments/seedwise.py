@@ -30,6 +30,14 @@ Line = dict[str, Any]
 
 TEST_ROWS = 2_000
 FITTED = ("validation", "calibration")
+LEGEND = """\
+*Excess* is the mean over the pre-ranks of the paper that apply, in units of .0001, signed;
+*largest* the pre-rank with the largest one; *unseen* the mean over average rank, band depth, energy
+score rank and 20 random directions, which no method is fitted to. Changes are relative to the
+forecast itself: excess in .0001, NLL in nats per row, energy score in percent; negative is better.
+± is half of a 95 % interval over seeds (t distribution, variance of overlapping splits after Nadeau
+and Bengio). Pre-ranks with nearly all ranks tied are left out. *Seconds* are those of the fit, on
+one core."""
 _TIED = 0.95  # share of ties from which on a pre-rank has no power
 _UNSEEN = (*UNSEEN.split("+"), "directions")
 

@@ -153,9 +153,10 @@ def markdown(table: pd.DataFrame) -> list[str]:
     keys = ["dataset", "forecast", "method"]
     by_prerank = paper.groupby([*keys, "prerank"]).excess.mean()
     means = summary(table)
-    for name in keys:  # in the order of the study
+    for name in keys[:2]:  # in the order of the study
         means[name] = pd.Categorical(means[name], means[name].unique())
-    for names, seeds in means.groupby(keys, observed=True):
+    means = means.sort_values(keys[:2], kind="stable")
+    for names, seeds in means.groupby(keys, sort=False, observed=True):
         key: Any = names
         worst = by_prerank.loc[key]
         changes = [

@@ -25,7 +25,10 @@ def main() -> None:
             from prerank.cli import app
 
             signal.signal(signal.SIGINT, usual)
-            app(prog_name="prerank")
+            try:
+                app(prog_name="prerank")
+            finally:  # what is left is the end of the process, which an interrupt would only spoil
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
     except MissingLibraryError as error:
         sys.exit(f"Error: {error}")
 

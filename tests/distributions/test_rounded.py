@@ -60,6 +60,21 @@ def test_moments_and_probabilities_are_those_of_draws(base):
     torch.testing.assert_close(dist.probabilities(0).sum(-1), torch.ones(5, dtype=F64))
 
 
+@pytest.mark.parametrize(
+    "cells", [Cells.nearest(torch.arange(2000.0)), CELLS[3]], ids=["counts", "atoms"]
+)
+def test_moments_far_from_the_first_value_are_exact_in_single_precision(cells):
+    loc = torch.tensor([[1500.0], [1.0], [-1e4]], dtype=F64)
+    scale = torch.tensor([[0.7], [40.0], [1.0]], dtype=F64)
+    exact, single = (
+        Rounded(Independent(Normal(loc.to(dtype), scale.to(dtype)), 1), [cells])
+        for dtype in (F64, torch.float32)
+    )
+    error = (single.mean.double() - exact.mean).abs()
+    assert bool((error <= 1e-6 * exact.mean.abs() + 1e-5 * exact.variance.sqrt()).all())
+    torch.testing.assert_close(single.variance.double(), exact.variance, rtol=1e-4, atol=0)
+
+
 def test_limits_are_the_shares_of_draws_below_and_up_to_a_value():
     dist, n = Rounded(gaussian_mixture(3), CELLS), 40_000
     draws = dist.sample((n,), generator=0)

@@ -229,8 +229,8 @@ def _moments(own: Distribution, cells: Cells) -> tuple[Tensor, Tensor]:
     centre c of the variance is the mean, so that no large squares are subtracted.
     """
     if isinstance(own, MixtureSameFamily):
-        probs, normal = own.mixture_distribution.probs, own.component_distribution
-        loc, scale = normal.loc, normal.scale
+        normal: Any = own.component_distribution
+        loc, scale, probs = normal.loc, normal.scale, own.mixture_distribution.probs
     else:
         assert isinstance(own, Normal)  # what margin gives
         loc, scale = own.loc.unsqueeze(-1), own.scale.unsqueeze(-1)

@@ -126,6 +126,8 @@ class Levels(Cells):
 
     def words(self) -> str:
         """What it is, in words."""
+        if len(self.values) == 1:
+            return f"always {self.values[0].item():g}"
         return f"{len(self.values)} values"
 
 
@@ -193,7 +195,7 @@ def find_cells(y: Tensor) -> Levels | Atoms | None:
        with a share p move the PCE of a continuous forecast by about :math:`p^2 / 4`, twice that if
        values are rounded down.
 
-    A constant target is left alone too.
+    A constant target is the first case, with one cell: its forecast is that value.
 
     Example:
         >>> find_cells(torch.arange(100.0).remainder(3)).words()
@@ -205,8 +207,6 @@ def find_cells(y: Tensor) -> Levels | Atoms | None:
     """
     values, counts = y.double().unique(return_counts=True)
     shares = counts.double() / len(y)
-    if len(values) == 1:
-        return None
     heavy = (shares >= ATOM_SHARE) & (counts >= ROWS_PER_VALUE)
     few = len(values) <= min(FEW_VALUES, len(y) / ROWS_PER_VALUE)
     rest = int(counts[~heavy].sum())

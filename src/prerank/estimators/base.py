@@ -133,9 +133,12 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.head_.target_names_ = self.target_names_
         splits = list(dict.fromkeys(partition.runs[member].split for member in partition.members))
         self.x_scaler_, self.y_scaler_ = (s.select(splits) for s in (data.x_scaler, data.y_scaler))
-        raw = as_tensor(targets, "y").std(0, correction=0)
+        values = as_tensor(targets, "y")
         treated = torch.tensor([cells is not None for cells in self.rounding_.cells])
-        self.target_scales_ = torch.where(treated, raw, self._units[1])
+        treated &= (values != values[:1]).any(
+            0
+        )  # a constant has no standard deviation to divide by
+        self.target_scales_ = torch.where(treated, values.std(0, correction=0), self._units[1])
         return self
 
     def predict_dist(self, X: Any) -> Distribution:

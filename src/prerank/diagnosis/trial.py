@@ -20,14 +20,14 @@ from prerank.scores import energy_score
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Trial", "fit_head", "held_out_rows", "try_head"]
+__all__ = ["HeadTrial", "fit_head", "held_out_rows", "try_head"]
 
 UNITS = "each target divided by the standard deviation of its observations"
 _FEWEST_FITTED, _FEWEST_JUDGED = 20, 5
 
 
 @dataclass(frozen=True)
-class Trial:
+class HeadTrial:
     """Held-out rows before and after calibration, in standard deviations of the observations.
 
     Attributes:
@@ -103,7 +103,7 @@ def try_head(
     *,
     preranks: PreRankLike,
     seed: int,
-) -> Trial:
+) -> HeadTrial:
     """Fit a head to some rows, and diagnose the others before and after.
 
     Args:
@@ -124,7 +124,7 @@ def try_head(
     # Calibrated members are no independent draws, so the fair estimator would not be fair.
     scores = [energy_score(dist, rows, estimator="nrg").numpy() for dist in dists]
     difference = scores[1] - scores[0]
-    return Trial(
+    return HeadTrial(
         head=head,
         n_fitted=int((~held).sum()),
         before=before,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from prerank.defaults import CALIBRATION_ROWS
 from prerank.diagnosis.diagnoses import Diagnosis
 from prerank.diagnosis.measurement import diagnose
 from prerank.distributions import Ensemble
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["HeadTrial", "fit_head", "held_out_rows", "try_head"]
 
 UNITS = "each target divided by the standard deviation of its observations"
-_FEWEST_FITTED, _FEWEST_JUDGED = 20, 5
+_FEWEST_JUDGED = 5
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,10 @@ def held_out_rows(
         order = as_ranks(times, "times")
         held = order >= np.sort(order)[n - count]
     judged = int(held.sum())
-    if n - judged < _FEWEST_FITTED or judged < _FEWEST_JUDGED:
+    if n - judged < CALIBRATION_ROWS or judged < _FEWEST_JUDGED:
         raise InputError(
             f"{n} rows are too few to calibrate by {n - judged} and judge on {judged}: there must "
-            f"be at least {_FEWEST_FITTED} of the first and {_FEWEST_JUDGED} of the others, and "
+            f"be at least {CALIBRATION_ROWS} of the first and {_FEWEST_JUDGED} of the others, and "
             "some hundreds to be of use"
         )
     return held

@@ -70,7 +70,8 @@ class Recalibrator(ABC):
         if len(observed) < CALIBRATION_ROWS:
             raise InputError(
                 f"y has {len(observed)} rows: recalibration needs at least "
-                f"{CALIBRATION_ROWS} that the predictor was not trained on, and some hundreds to be of use"
+                f"{CALIBRATION_ROWS} that the predictor was not trained on, and some hundreds "
+                "to be of use"
             )
         as_count(self.n_samples, "n_samples", minimum=_MIN_SAMPLES)
         source = as_generator(self.generator, type(self).__name__)

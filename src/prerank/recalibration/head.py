@@ -115,7 +115,8 @@ class CalibrationHead:
         if observed.shape[-2] < CALIBRATION_ROWS:
             raise InputError(
                 f"y has {observed.shape[-2]} rows: a calibration head needs at least "
-                f"{CALIBRATION_ROWS} that the predictor was not fitted to, and some hundreds to be of use"
+                f"{CALIBRATION_ROWS} that the predictor was not fitted to, and some hundreds "
+                "to be of use"
             )
         terms, skipped = applicable(self.preranks, base)
         for term in terms:

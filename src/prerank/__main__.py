@@ -1,5 +1,6 @@
 """`prerank`, and `python -m prerank`."""
 
+import atexit
 import os
 import signal
 import sys
@@ -27,8 +28,8 @@ def main() -> None:
             signal.signal(signal.SIGINT, usual)
             try:
                 app(prog_name="prerank")
-            finally:  # what is left is the end of the process, which an interrupt would only spoil
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            finally:  # an interrupt would only spoil the end of the process
+                atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     except MissingLibraryError as error:
         sys.exit(f"Error: {error}")
 

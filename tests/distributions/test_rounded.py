@@ -23,7 +23,13 @@ from prerank.distributions import (
     draw,
     round_to,
 )
-from prerank.errors import GradientError, InputError, InputTypeError, NotApplicableError, ShapeError
+from prerank.errors import (
+    GradientError,
+    InputTypeError,
+    NotApplicableError,
+    PrerankError,
+    ShapeError,
+)
 from prerank.penalty import CalibrationPenalty
 from truths import CELLS, gaussian_mixture, independent_normal, multivariate_normal
 
@@ -232,8 +238,25 @@ def test_a_rounding_is_written_as_json_and_read_again():
     assert torch.equal(rounding.spread(y, generator=1), again.spread(y, generator=1))
     base = multivariate_normal(20, dim=3)
     assert torch.equal(rounding(base).mean, again(base).mean)
-    with pytest.raises(InputError, match="cells of a target"):
-        Rounding.from_json([{"values": [0.0]}])
+    assert rounding == again
+    assert len({rounding, again, Rounding.of(y[:, :2])}) == 2
+    assert rounding != Rounding.of(y + 1)
+    assert rounding != "a rounding"
+
+
+@pytest.mark.parametrize(
+    ("stored", "match"),
+    [
+        ([{"values": [0.0]}], "cells of a target"),
+        ([None, 3], "cells of a target.* dict or None, got 3"),
+        ([{"values": ["a"], "edges": []}], "values"),
+        (3, "a list with an entry for each target, got 3"),
+        ({"values": [0.0]}, "a list with an entry for each target"),
+    ],
+)
+def test_what_is_no_stored_rounding_is_refused(stored, match):
+    with pytest.raises(PrerankError, match=match):
+        Rounding.from_json(stored)
 
 
 def test_nothing_is_done_to_continuous_targets():

@@ -1,6 +1,6 @@
 """Targets with few values or atoms: which part of a continuous axis stands for each value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ HEAVY_SHARE = 1 / 3
 _MOST_ODDS = 10.0  # of an atom against the continuous part, for the width of its cell
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cells:
     r"""A non-decreasing map from the real line to a target: value k on a cell of the line.
 
@@ -86,6 +86,15 @@ class Cells:
         known = upto > below
         return torch.where(known, starts[below], between), torch.where(known, ends[upto], between)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same kind of map, with the same numbers."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(torch.equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self.values.tolist()))
+
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.values, self.lower, self.upper
 
@@ -95,7 +104,7 @@ class Cells:
         return torch.cat([lower[:1] - values[:1], upper - values])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Levels(Cells):
     r"""Cells of a target with few values, as wide as the values are frequent.
 
@@ -131,7 +140,7 @@ class Levels(Cells):
         return f"{len(self.values)} values"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Atoms(Cells):
     r"""Cells of single values beside a continuous part, which they push apart.
 

@@ -1,5 +1,6 @@
 """`prerank`, and `python -m prerank`."""
 
+import atexit
 import os
 import signal
 import sys
@@ -25,7 +26,10 @@ def main() -> None:
             from prerank.cli import app
 
             signal.signal(signal.SIGINT, usual)
-            app(prog_name="prerank")
+            try:
+                app(prog_name="prerank")
+            finally:  # an interrupt would only spoil the end of the process
+                atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     except MissingLibraryError as error:
         sys.exit(f"Error: {error}")
 

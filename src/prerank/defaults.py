@@ -48,6 +48,9 @@ PENALTY_PRERANKS = "marginal+hdr"
 HEAD_PRERANKS = "all"
 """Pre-ranks of the penalty on a head."""
 
+CALIBRATION_ROWS = 20
+"""Fewest rows, which the predictor was not fitted to, that a head or recalibrator is fitted to."""
+
 STRENGTH = 10.0
 """Strength of the penalty of an estimator, on a head or on a network."""
 

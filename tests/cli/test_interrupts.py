@@ -43,6 +43,20 @@ def test_an_interrupt_at_the_start(start, place):
     assert told == ["Error: interrupted: nothing was begun\n"]
 
 
+def test_an_interrupt_at_the_end_changes_nothing(place):
+    late = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{late}; from prerank.__main__ import main; main()", "--help"],
+        cwd=place,
+        env=os.environ | SETTINGS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "diagnose" in done.stdout
+
+
 def interrupted(*arguments, cwd, number, ready):
     """Start a command on a terminal, send a signal when it is ready, and say how it ended."""
     ours, theirs = pty.openpty()

@@ -87,7 +87,7 @@ FOUND = [
     ("coarsely rounded, no value in a third of the rows", (normal(4000) * 4).round(), None),
     ("ties in less than a tenth", torch.cat([normal(), torch.zeros(40)]), None),
     ("an atom inside", torch.cat([normal(), torch.zeros(150)]), "atoms at 0"),
-    ("constant", torch.zeros(100), None),
+    ("constant", torch.full((100,), 2.5), "always 2.5"),
     ("few rows, all different", torch.arange(15.0), None),
     ("few rows for each value", torch.arange(40.0).remainder(10), None),
     ("grades", normal().round(), "7 values"),

@@ -23,7 +23,13 @@ from prerank.distributions import (
     draw,
     round_to,
 )
-from prerank.errors import GradientError, InputError, InputTypeError, NotApplicableError, ShapeError
+from prerank.errors import (
+    GradientError,
+    InputTypeError,
+    NotApplicableError,
+    PrerankError,
+    ShapeError,
+)
 from prerank.penalty import CalibrationPenalty
 from truths import CELLS, gaussian_mixture, independent_normal, multivariate_normal
 
@@ -58,6 +64,21 @@ def test_moments_and_probabilities_are_those_of_draws(base):
         noise = (exact * (1 - exact) / n).sqrt()
         assert bool(((share - exact).abs() <= 4.5 * noise + 1e-12).all())
     torch.testing.assert_close(dist.probabilities(0).sum(-1), torch.ones(5, dtype=F64))
+
+
+@pytest.mark.parametrize(
+    "cells", [Cells.nearest(torch.arange(2000.0)), CELLS[3]], ids=["counts", "atoms"]
+)
+def test_moments_far_from_the_first_value_are_exact_in_single_precision(cells):
+    loc = torch.tensor([[1500.0], [1.0], [-1e4]], dtype=F64)
+    scale = torch.tensor([[0.7], [40.0], [1.0]], dtype=F64)
+    exact, single = (
+        Rounded(Independent(Normal(loc.to(dtype), scale.to(dtype)), 1), [cells])
+        for dtype in (F64, torch.float32)
+    )
+    error = (single.mean.double() - exact.mean).abs()
+    assert bool((error <= 1e-6 * exact.mean.abs() + 1e-5 * exact.variance.sqrt()).all())
+    torch.testing.assert_close(single.variance.double(), exact.variance, rtol=1e-4, atol=0)
 
 
 def test_limits_are_the_shares_of_draws_below_and_up_to_a_value():
@@ -217,8 +238,25 @@ def test_a_rounding_is_written_as_json_and_read_again():
     assert torch.equal(rounding.spread(y, generator=1), again.spread(y, generator=1))
     base = multivariate_normal(20, dim=3)
     assert torch.equal(rounding(base).mean, again(base).mean)
-    with pytest.raises(InputError, match="cells of a target"):
-        Rounding.from_json([{"values": [0.0]}])
+    assert rounding == again
+    assert len({rounding, again, Rounding.of(y[:, :2])}) == 2
+    assert rounding != Rounding.of(y + 1)
+    assert rounding != "a rounding"
+
+
+@pytest.mark.parametrize(
+    ("stored", "match"),
+    [
+        ([{"values": [0.0]}], "cells of a target"),
+        ([None, 3], "cells of a target.* dict or None, got 3"),
+        ([{"values": ["a"], "edges": []}], "values"),
+        (3, "a list with an entry for each target, got 3"),
+        ({"values": [0.0]}, "a list with an entry for each target"),
+    ],
+)
+def test_what_is_no_stored_rounding_is_refused(stored, match):
+    with pytest.raises(PrerankError, match=match):
+        Rounding.from_json(stored)
 
 
 def test_nothing_is_done_to_continuous_targets():

@@ -87,13 +87,19 @@ def test_members_are_one_mixture():
     assert likelihood(ensemble) < np.mean(each)
 
 
-def test_a_network_is_as_without_the_new_methods():
+def test_a_network_is_as_without_the_new_methods(tmp_path):
     likelihood_alone = regressor(method="none").fit(X, Y)
     head = regressor(folds=0, strength=0.0).fit(X, Y)
     assert torch.equal(head.theta_, likelihood_alone.theta_)
     assert (head.folds_, head.head_rows_) == (0, 80)
     network = regressor(method="network", strength=5.0, max_epochs=20).fit(X, Y)
     assert torch.equal(network.without_penalty().theta_, likelihood_alone.theta_)
+    likelihood_alone.save(tmp_path / "none")
+    network.save(tmp_path / "network")
+    same = load_model(tmp_path / "none").without_penalty()
+    assert torch.equal(same.theta_, likelihood_alone.theta_)
+    with pytest.raises(InputError, match="is not saved: fit again"):
+        load_model(tmp_path / "network").without_penalty()
 
 
 def test_the_seed_decides_everything():

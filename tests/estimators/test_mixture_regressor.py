@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from prerank import energy_score
+from prerank import energy_score, pce, pce_floor, pit
 from prerank.datasets import AR1Regression
 from prerank.distributions import GaussianMixture, affine
 from prerank.errors import InputError, PrerankError
@@ -862,6 +862,18 @@ def test_hard_data_gives_finite_predictions(name, preranks):
         assert np.isfinite(found).all()
     assert np.isfinite(model.score(x, y))
     assert np.isfinite(model.predict_dist(x).variance.numpy()).all()
+
+
+def test_a_constant_target_is_forecast_as_it_is():
+    x, y = HARD["constant target"]
+    model = regressor().fit(x, y)
+    assert model.rounding_.words(("moves", "stands")) == ("stands: always 3",)
+    dist = model.predict_dist(x)
+    assert np.array_equal(model.predict(x)[:, 1], y[:, 1])
+    assert bool((dist.variance[:, 1] == 0).all())
+    assert bool((dist.variance[:, 0] > 0).all())
+    z = pit(dist, torch.from_numpy(y), "marginal", generator=0)[:, 1:]
+    assert float(pce(z)) < 2 * pce_floor(n=len(y))  # atoms have random PITs
 
 
 def test_inputs_far_away_are_held_to_what_was_seen(model):

@@ -54,6 +54,11 @@ COMMANDS = {
     "diagnose_text_check": _diagnose("narrow_long.csv", "--check"),
     "diagnose_text_by": _diagnose("narrow_long.csv", "--by", "season"),
     "diagnose_text_quiet": _diagnose("independent_long.csv", "--quiet"),
+    "calibrate": (
+        *("calibrate", "--samples", "narrow_long.csv", "--observations", "observed.csv"),
+        *("--apply", "three_long.csv", "--out", "calibrated.csv", "--preranks", "marginal+scale"),
+        "--json",
+    ),
     "explain": ("explain", "--json"),
     "explain_two": ("explain", "hdr+copula", "--json"),
     "datasets_import": _IMPORT,
@@ -69,8 +74,12 @@ COMMANDS = {
     "refused": _diagnose("missing.csv"),
     "misused": ("diagnose", "--samples", "right.npy"),
 }
-TRAINED = ("fit", "predict", "predict_samples")
-_WRITTEN = {"predict": "new-predictions.csv", "predict_samples": "drawn.csv"}
+TRAINED = ("fit", "predict", "predict_samples", "calibrate")
+_WRITTEN = {
+    "predict": "new-predictions.csv",
+    "predict_samples": "drawn.csv",
+    "calibrate": "calibrated.csv",
+}
 _CALLS = (
     *((name,) for name in ("fit", "predict", "diagnose", "calibrate", "explain", "demo")),
     *(("datasets", name) for name in ("list", "show", "fetch", "import")),
@@ -100,8 +109,9 @@ def make_inputs(folder):
         "narrow": (0.4 * right).round(4),
         "independent": (right @ np.linalg.inv(_MIXING).T).round(4),
     }
+    samples["three"] = samples["narrow"][:, :3]  # rows to calibrate
     for name, values in samples.items():
-        rows, numbers = np.meshgrid(np.arange(N), np.arange(SAMPLES))
+        rows, numbers = np.meshgrid(np.arange(values.shape[1]), np.arange(SAMPLES))
         long = {"row": rows.ravel(), "sample": numbers.ravel()}
         long |= {target: values[..., d].ravel() for d, target in enumerate(TARGETS)}
         pd.DataFrame(long).to_csv(folder / f"{name}_long.csv", index=False)

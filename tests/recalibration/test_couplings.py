@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from scipy.stats import spearmanr
-from torch.distributions import Independent, Normal
+from torch.distributions import Exponential, Independent, Normal, Uniform
 
 from prerank import Ensemble
 from prerank.errors import InputError, NotApplicableError, ShapeError
@@ -56,6 +56,18 @@ def test_margins_are_the_given_ones_and_ranks_those_of_the_template(draws):
         flat = levels.flatten().sort().values
         even = (torch.arange(len(flat)) + 0.5) / len(flat)
         assert float((flat - even).abs().max()) < 1.95 / len(flat) ** 0.5
+
+
+@pytest.mark.parametrize("margin", [Exponential, lambda rate: Uniform(-rate, rate)])
+def test_drawn_margins_stay_in_their_support(margin):
+    size, rate = 1000, torch.ones(5, 2, dtype=torch.float64)  # levels beyond all 512 draws
+    margins = Independent(margin(rate), 1)
+    template = torch.randn(size, 2, generator=torch.Generator().manual_seed(0))
+    found = couple(margins, template, generator=0).samples
+    assert bool(margins.support.check(found).all())
+    levels = margins.base_dist.cdf(found).sort(0).values
+    even = torch.arange(1, size + 1).double().reshape(-1, 1, 1) / (size + 1)
+    assert float((levels - even).abs().max()) < 1.95 / 512**0.5  # Kolmogorov's, at the level .001
 
 
 def test_ties_of_the_template_are_broken_at_random():

@@ -85,7 +85,9 @@ def some_change(stack: tuple[int, ...] = (), copies: int = 3, seed: int = 3) -> 
     return Change(*(0.3 * torch.randn(part.shape, generator=g) for part in zero))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k in DEAR)) for k in KINDS]
+)
 def test_a_calibrated_forecast_comes_back_as_it_is(kind: str) -> None:
     # Acceptance of a level by chance has a probability below .02 for each (normal tail at 2
     # standard errors, and held-out scores of a calibrated forecast fall), and the seed is fixed.
@@ -387,7 +389,7 @@ def test_draws_of_copies_carry_the_gradient_of_the_change() -> None:
 
 def test_members_of_a_stack_are_fitted_as_if_alone() -> None:
     y = observed("mixture", 300)
-    parts = [mixture(300, width) for width in (0.6, 1.0, 1.5)]
+    parts = [mixture(300, width) for width in (0.6, 1.5)]
     stack = GaussianMixture(
         *(
             torch.stack([getattr(p, name) for p in parts])
@@ -395,14 +397,14 @@ def test_members_of_a_stack_are_fitted_as_if_alone() -> None:
         )
     )
     options = {"steps": 5, "preranks": "marginal+scale"}
-    together = CalibrationHead(**options).fit(stack, y.expand(3, -1, -1))
+    together = CalibrationHead(**options).fit(stack, y.expand(2, -1, -1))
     for m, part in enumerate(parts):
         alone = CalibrationHead(**options).fit(part, y)
         for name, value in alone.change_._asdict().items():
             torch.testing.assert_close(
                 getattr(together.change_, name)[m], value, atol=2e-3, rtol=2e-3
             )
-    assert together(stack).batch_shape == (3, 300)
+    assert together(stack).batch_shape == (2, 300)
     with pytest.raises(ShapeError, match="stack of shape"):
         together(parts[0])
 
@@ -429,9 +431,9 @@ def test_targets_that_do_not_vary_stay_as_they_are() -> None:
 
 def test_weights_of_members_are_kept() -> None:
     torch.manual_seed(0)
-    weights = torch.zeros(100)
-    weights[::25] = 1
-    dist = Ensemble(0.5 * torch.randn(100, 200, 2), weights)
+    weights = torch.zeros(20)
+    weights[::5] = 1
+    dist = Ensemble(0.5 * torch.randn(20, 200, 2), weights)
     after = CalibrationHead("marginal", steps=1).fit(dist, torch.randn(200, 2))(dist)
     assert torch.equal(after.weights, dist.weights)
 

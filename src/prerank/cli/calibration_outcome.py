@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from prerank.cli.diagnose import as_record
-from prerank.diagnosis.trial import UNITS, Trial
+from prerank.diagnosis.trial import UNITS, HeadTrial
 from prerank.distributions import Ensemble
 from prerank.errors import InputError
 from prerank.files import Forecasts, SampleFile, check_file, write_atomically, writing
@@ -76,7 +76,7 @@ class CalibrationOutcome:
     files: CalibrationFiles
     known: Forecasts | None
     new: SampleFile | None
-    trial: Trial | None
+    trial: HeadTrial | None
     head: CalibrationHead
 
     @cached_property
@@ -207,7 +207,7 @@ def _write(jobs: list[_Job]) -> None:
             write(path)
 
 
-def _print_trial(trial: Trial) -> None:
+def _print_trial(trial: HeadTrial) -> None:
     before, after = trial.before, trial.after
     typer.echo(
         f"Calibrated by {trial.n_fitted:,} rows, judged on {after.n:,} that were held out.\n"
@@ -232,7 +232,7 @@ def _print_trial(trial: Trial) -> None:
         typer.echo(f"Skipped {label}: {reason}")
 
 
-def _energy_words(trial: Trial) -> str:
+def _energy_words(trial: HeadTrial) -> str:
     before, after = trial.energy
     percent = (before or 1.0) / 100
     words = (

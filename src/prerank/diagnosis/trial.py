@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from prerank.defaults import CALIBRATION_ROWS
 from prerank.diagnosis.diagnoses import Diagnosis
 from prerank.diagnosis.measurement import diagnose
 from prerank.distributions import Ensemble
@@ -20,14 +21,14 @@ from prerank.scores import energy_score
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Trial", "fit_head", "held_out_rows", "try_head"]
+__all__ = ["HeadTrial", "fit_head", "held_out_rows", "try_head"]
 
 UNITS = "each target divided by the standard deviation of its observations"
-_FEWEST_FITTED, _FEWEST_JUDGED = 20, 5
+_FEWEST_JUDGED = 5
 
 
 @dataclass(frozen=True)
-class Trial:
+class HeadTrial:
     """Held-out rows before and after calibration, in standard deviations of the observations.
 
     Attributes:
@@ -72,10 +73,10 @@ def held_out_rows(
         order = as_ranks(times, "times")
         held = order >= np.sort(order)[n - count]
     judged = int(held.sum())
-    if n - judged < _FEWEST_FITTED or judged < _FEWEST_JUDGED:
+    if n - judged < CALIBRATION_ROWS or judged < _FEWEST_JUDGED:
         raise InputError(
             f"{n} rows are too few to calibrate by {n - judged} and judge on {judged}: there must "
-            f"be at least {_FEWEST_FITTED} of the first and {_FEWEST_JUDGED} of the others, and "
+            f"be at least {CALIBRATION_ROWS} of the first and {_FEWEST_JUDGED} of the others, and "
             "some hundreds to be of use"
         )
     return held
@@ -103,7 +104,7 @@ def try_head(
     *,
     preranks: PreRankLike,
     seed: int,
-) -> Trial:
+) -> HeadTrial:
     """Fit a head to some rows, and diagnose the others before and after.
 
     Args:
@@ -124,7 +125,7 @@ def try_head(
     # Calibrated members are no independent draws, so the fair estimator would not be fair.
     scores = [energy_score(dist, rows, estimator="nrg").numpy() for dist in dists]
     difference = scores[1] - scores[0]
-    return Trial(
+    return HeadTrial(
         head=head,
         n_fitted=int((~held).sum()),
         before=before,

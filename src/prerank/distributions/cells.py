@@ -1,6 +1,6 @@
 """Targets with few values or atoms: which part of a continuous axis stands for each value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ HEAVY_SHARE = 1 / 3
 _MOST_ODDS = 10.0  # of an atom against the continuous part, for the width of its cell
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cells:
     r"""A non-decreasing map from the real line to a target: value k on a cell of the line.
 
@@ -86,6 +86,15 @@ class Cells:
         known = upto > below
         return torch.where(known, starts[below], between), torch.where(known, ends[upto], between)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same kind of map, with the same numbers."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(torch.equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self.values.tolist()))
+
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.values, self.lower, self.upper
 
@@ -95,7 +104,7 @@ class Cells:
         return torch.cat([lower[:1] - values[:1], upper - values])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Levels(Cells):
     r"""Cells of a target with few values, as wide as the values are frequent.
 
@@ -126,10 +135,12 @@ class Levels(Cells):
 
     def words(self) -> str:
         """What it is, in words."""
+        if len(self.values) == 1:
+            return f"always {self.values[0].item():g}"
         return f"{len(self.values)} values"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Atoms(Cells):
     r"""Cells of single values beside a continuous part, which they push apart.
 
@@ -193,7 +204,7 @@ def find_cells(y: Tensor) -> Levels | Atoms | None:
        with a share p move the PCE of a continuous forecast by about :math:`p^2 / 4`, twice that if
        values are rounded down.
 
-    A constant target is left alone too.
+    A constant target is the first case, with one cell: its forecast is that value.
 
     Example:
         >>> find_cells(torch.arange(100.0).remainder(3)).words()
@@ -205,8 +216,6 @@ def find_cells(y: Tensor) -> Levels | Atoms | None:
     """
     values, counts = y.double().unique(return_counts=True)
     shares = counts.double() / len(y)
-    if len(values) == 1:
-        return None
     heavy = (shares >= ATOM_SHARE) & (counts >= ROWS_PER_VALUE)
     few = len(values) <= min(FEW_VALUES, len(y) / ROWS_PER_VALUE)
     rest = int(counts[~heavy].sum())

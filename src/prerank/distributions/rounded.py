@@ -217,46 +217,55 @@ def _(dist: Independent[Any], target: int) -> Distribution:
 
 
 def _moments(own: Distribution, cells: Cells) -> tuple[Tensor, Tensor]:
-    r"""Mean and variance of T(z), from :math:`W = T(z) - v_1` as a sum of jumps and slopes.
+    r"""Mean and variance of T(z), summed over the pieces of the line on which T is linear.
 
-    A jump of g(W) counts with the probability that z is above it. On a slope from b to a, where W
-    starts at w, W and its square gain the means of :math:`h = (z - b)^+ - (z - a)^+` and of
-    :math:`2 w h + ((z - b)^+)^2 - ((z - a)^+)^2 - 2 (a - b) (z - a)^+`.
-    """
-    parts = (part.to(own.mean) for part in (cells.values, cells.lower, cells.upper))
-    values, lower, upper = (part.reshape(-1, *[1] * own.mean.dim()) for part in parts)
-    height = values - values[0]
-    above, reached = 1 - own.cdf(lower[1:]), height[:-1] + lower[1:] - upper[:-1]
-    first = ((height[1:] - reached) * above).sum(0)
-    second = ((height[1:].square() - reached.square()) * above).sum(0)
-    ends = torch.cat([lower[1:], torch.full_like(lower[:1], torch.inf)])
-    for w, start, end in zip(height, upper, ends, strict=True):
-        if bool(start < end):
-            mean, square = _exceedance(own, start)
-            if bool(end.isfinite()):
-                beyond, far = _exceedance(own, end)
-                mean, square = mean - beyond, square - far - 2 * (end - start) * beyond
-            first, second = first + mean, second + 2 * w * mean + square
-    if bool(lower[0].isfinite()):  # W = z - a below the first cell
-        mean, square = _exceedance(own, lower[0])
-        gap = own.mean - lower[0]
-        first, second = first + gap - mean, second + own.variance + gap.square() - square
-    return values[0] + first, (second - first.square()).clamp(min=0)
+    A normal :math:`\mu + \sigma t` has on a piece from a to b, where :math:`T(z) = s z + r`,
 
+    .. math:: E(T - c) = d p + s \sigma [\varphi(a) - \varphi(b)], \qquad
+              E(T - c)^2 = (d^2 + s^2 \sigma^2) p + s^2 \sigma^2 [a \varphi(a) - b \varphi(b)]
+              + 2 d s \sigma [\varphi(a) - \varphi(b)],
 
-def _exceedance(own: Distribution, start: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Means of :math:`(z - c)^+` and of its square.
-
-    For a normal :math:`\sigma (\varphi(t) + t \Phi(t))` and
-    :math:`\sigma^2 (t \varphi(t) + (1 + t^2) \Phi(t))` with :math:`t = (\mu - c) / \sigma`.
+    with a and b in units of t, :math:`d = s \mu + r - c` and :math:`p = \Phi(b) - \Phi(a)`. The
+    centre c of the variance is the mean, so that no large squares are subtracted.
     """
     if isinstance(own, MixtureSameFamily):
-        probs = own.mixture_distribution.probs
-        parts = _exceedance(own.component_distribution, start.unsqueeze(-1))
-        mean, square = ((probs * part).sum(-1) for part in parts)
-        return mean, square
-    assert isinstance(own, Normal)  # what margin gives
-    t = (own.loc - start) / own.scale
-    density, share = torch.exp(-t.square() / 2) / (2 * torch.pi) ** 0.5, torch.special.ndtr(t)
-    mean = own.scale * (density + t * share)
-    return mean, own.scale.square() * (t * density + (1 + t.square()) * share)
+        normal: Any = own.component_distribution
+        loc, scale, probs = normal.loc, normal.scale, own.mixture_distribution.probs
+    else:
+        assert isinstance(own, Normal)  # what margin gives
+        loc, scale = own.loc.unsqueeze(-1), own.scale.unsqueeze(-1)
+        probs = torch.ones_like(loc)
+    edges, slope, rest = (
+        part.to(loc).reshape(-1, *[1] * loc.dim()) for part in _linear_pieces(cells)
+    )
+    t = (edges - loc) / scale  # (edges, ..., components)
+    density = torch.exp(-t.square() / 2) / (2 * torch.pi) ** 0.5
+    mass = torch.special.ndtr(t).diff(dim=0)
+    tilt = -density.diff(dim=0) * slope * scale
+    bend = -torch.where(t.isinf(), 0, t * density).diff(dim=0) * (slope * scale).square()
+
+    def total(parts: Tensor) -> Tensor:
+        return (probs * parts.sum(0)).sum(-1)
+
+    centre = cells.snap(own.mean)
+    d = slope * loc + rest - centre.unsqueeze(-1)
+    mean = centre + total(d * mass + tilt)
+    d = slope * loc + rest - mean.unsqueeze(-1)
+    square = (d.square() + (slope * scale).square()) * mass + bend + 2 * d * tilt
+    return mean, total(square).clamp(min=0)
+
+
+def _linear_pieces(cells: Cells) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges `(P + 1,)` of the pieces on which T(z) = slope * z + rest, and both, `(P,)`.
+
+    In a cell T is its value; before the first, after the last and between those that do not touch
+    it has slope 1.
+    """
+    ends = torch.stack([cells.lower, cells.upper], -1).flatten()
+    infinity = ends.new_full((1,), torch.inf)
+    edges = torch.cat([-infinity, ends, infinity])
+    before, after = cells.values[:1] - cells.lower[:1], cells.values - cells.upper
+    rest = torch.cat([before, torch.stack([cells.values, after], -1).flatten()])
+    slope = 1 - torch.arange(len(rest), device=rest.device).remainder(2).to(rest)
+    kept = edges[:-1] < edges[1:]
+    return torch.cat([edges[:-1][kept], infinity]), slope[kept], rest[kept]

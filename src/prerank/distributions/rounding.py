@@ -100,12 +100,22 @@ class Rounding:
 
     @classmethod
     def from_json(cls, stored: Sequence[dict[str, Any] | None]) -> "Rounding":
-        """Read what `as_json` gave."""
+        """Read what `as_json` gave.
+
+        Raises:
+            InputError: for anything else.
+        """
         cells: list[Levels | Atoms | None] = []
+        if not isinstance(stored, list | tuple):
+            raise InputError(f"stored must be a list with an entry for each target, got {stored!r}")
         for part in stored:
             if part is None:
                 cells.append(None)
                 continue
+            if not isinstance(part, dict):
+                raise InputError(
+                    f"cannot read the cells of a target: they must be a dict or None, got {part!r}"
+                )
             kind = Levels if set(part) == {"values", "edges"} else Atoms
             try:
                 cells.append(kind.at(**part))

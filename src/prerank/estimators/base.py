@@ -140,9 +140,12 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.head_.target_names_ = self.target_names_
         splits = list(dict.fromkeys(partition.runs[member].split for member in partition.members))
         self.x_scaler_, self.y_scaler_ = (s.select(splits) for s in (data.x_scaler, data.y_scaler))
-        raw = as_tensor(targets, "y").std(0, correction=0)
+        values = as_tensor(targets, "y")
         treated = torch.tensor([cells is not None for cells in self.rounding_.cells])
-        self.target_scales_ = torch.where(treated, raw, self._units[1])
+        treated &= (values != values[:1]).any(
+            0
+        )  # a constant has no standard deviation to divide by
+        self.target_scales_ = torch.where(treated, values.std(0, correction=0), self._units[1])
         return self
 
     def predict_dist(self, X: Any) -> Distribution:
@@ -185,19 +188,25 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return diagnose(dist, named, **{"units": _UNITS, **options})
 
     def without_penalty(self) -> Self:
-        """The model as it was before its calibration, to see what that has changed.
+        """The model before its calibration, of whatever kind that is, to see what it has changed.
 
-        Without the head, if it has one. A network that was trained with a penalty has its base
-        after `fit`; that is not saved with the model.
+        - `method="head"`: the same networks without the head.
+        - `method="network"`: the network before its training with the penalty. It is there after
+          `fit`, and not saved with the model.
+        - `method="none"`, or a strength of 0: the same model.
+
+        Raises:
+            InputError: for a loaded model whose network was trained with a penalty.
         """
         check_is_fitted(self)
         model = copy.copy(self)
         if self.head_ is not None:
             model.head_, model.strength_ = None, 0.0
             return model
-        if not hasattr(self, "base_theta_"):
+        if self.strength_ and not hasattr(self, "base_theta_"):
             raise InputError("the model without the penalty is not saved: fit again to have it")
-        model.theta_, model.strength_, model.selection_ = self.base_theta_, 0.0, None
+        model.theta_ = getattr(self, "base_theta_", self.theta_)
+        model.strength_, model.selection_ = 0.0, None
         return model
 
     def save(self, path: str | PathLike[str]) -> None:

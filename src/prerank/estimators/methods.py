@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from prerank import defaults
+from prerank.defaults import CALIBRATION_ROWS
 from prerank.errors import InputError
 from prerank.inputs import as_count
 from prerank.models import FlowNetwork, MixtureNetwork
@@ -32,7 +33,6 @@ _METHODS = ("head", "network", "none")
 _SELECTION_SPLITS = 3
 _FOLDS = 5
 _FEW_ROWS = 500  # below which cross-fitting pays: see docs/results/crossfit.md
-_HEAD_ROWS = 20  # fewest that a head is fitted to
 
 
 class Calibrated(NamedTuple):
@@ -131,7 +131,7 @@ class Method:
         """Rows that train, stop and are unseen."""
         options: Any = {"members": self.members, "seed": seed, "groups": groups, "time": time}
         folds = self.folds or 0
-        if self.folds is None and self.name == "head" and _HEAD_ROWS <= n < _FEW_ROWS:
+        if self.folds is None and self.name == "head" and CALIBRATION_ROWS <= n < _FEW_ROWS:
             folds = fewer_folds(_FOLDS, groups)
         if folds:
             return Partition.crossed(n, folds=folds, apart=False, **options)
@@ -193,10 +193,10 @@ class Method:
         """An unfitted head, if there is to be one."""
         if self.name != "head":
             return None
-        if rows < _HEAD_ROWS:
+        if rows < CALIBRATION_ROWS:
             warnings.warn(
                 f"{rows} rows are too few for a calibration head: the model has none (head_ is "
-                f"None). It needs {_HEAD_ROWS} rows that the networks are not fitted to",
+                f"None). It needs {CALIBRATION_ROWS} rows that the networks are not fitted to",
                 stacklevel=4,
             )
             return None

@@ -91,7 +91,9 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
             about = dict(file.metadata() or {})
             tensors = {name: torch.clone(file.get_tensor(name)) for name in list(file.keys())}
     except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read {os.fspath(path)}: {error}") from error
+        # Folders and devices give words such as "No such device".
+        reason = error if not Path(path).is_dir() else "it is a folder, not a .safetensors file"
+        raise InputError(f"cannot read {os.fspath(path)}: {reason}") from error
     expected = about.pop(_DIGEST, None)  # None where an older version wrote it
     if expected not in (None, digest(tensors, about)):
         raise InputError(f"cannot read {os.fspath(path)}: it is damaged, its SHA-256 is another")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.defaults import CALIBRATION_ROWS
 from prerank.distributions import Rounded
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
@@ -20,7 +21,6 @@ from prerank.recalibration.corrections import Correction
 
 __all__ = ["Recalibrator", "refuse_discrete"]
 
-_MIN_ROWS = 20
 _MIN_SAMPLES = 50
 
 
@@ -67,10 +67,11 @@ class Recalibrator(ABC):
         """
         checked = self._checked(dist)
         observed = check_observations(checked, y).detach()
-        if len(observed) < _MIN_ROWS:
+        if len(observed) < CALIBRATION_ROWS:
             raise InputError(
-                f"y has {len(observed)} rows: recalibration needs at least {_MIN_ROWS} that the "
-                "predictor was not trained on, and some hundreds to be of use"
+                f"y has {len(observed)} rows: recalibration needs at least "
+                f"{CALIBRATION_ROWS} that the predictor was not trained on, and some hundreds "
+                "to be of use"
             )
         as_count(self.n_samples, "n_samples", minimum=_MIN_SAMPLES)
         source = as_generator(self.generator, type(self).__name__)

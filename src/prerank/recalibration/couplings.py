@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.distributions import Ensemble
+from prerank.distributions import Ensemble, draw
+from prerank.distributions.densities import in_support
 from prerank.distributions.noise import standard_uniform
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import as_generator, as_points, check_distribution, full_precision, parameter_of
@@ -51,7 +52,8 @@ def couple(
         margins: `batch_shape (N,)`, `event_shape (D,)`; its dependence is not used.
         template: `(S, N, D)`, or `(S, D)` for the same ranks in every row.
         draws: `"quantiles"` or `"random"`.
-        n_samples: draws per row for margins without a closed form.
+        n_samples: draws per row for margins without a closed form. Levels beyond them are
+            extrapolated, but not out of the support: there the outermost draw stands for them.
         generator: source of levels, ties and draws.
 
     Returns:
@@ -92,6 +94,12 @@ def couple(
             values, _ = table.quantile(torch.special.ndtri(levels.clamp(1e-12, 1 - 1e-12)))
             like = parameter_of(margins)
             values = values if like is None else values.to(like.dtype)
+            inside = in_support(margins, values)
+            if inside is not None and not bool(inside.all()):
+                # Beyond its ends the table of a drawn margin is a straight line.
+                drawn = draw(margins, n_samples, generator=source).points
+                kept = values.clamp(drawn.amin(0), drawn.amax(0))
+                values = torch.where(inside.unsqueeze(-1), values, kept)
         return Ensemble(values.sort(0).values.gather(0, _ranks(points, source)))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.adapters.mixtures import as_gaussian_mixture
+from prerank.defaults import CALIBRATION_ROWS
 from prerank.distributions import Ensemble, GaussianMixture
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.extras import needed_by
@@ -33,7 +34,6 @@ from prerank.recalibration.subjects import subject_of
 
 __all__ = ["CalibrationHead", "calibrate"]
 
-_MIN_ROWS = 20
 _FORMAT = "1"
 
 
@@ -119,10 +119,11 @@ class CalibrationHead:
         base = _checked(dist)
         observed = check_observations(base, y).detach()
         names = column_names(y, observed.shape[-1])
-        if observed.shape[-2] < _MIN_ROWS:
+        if observed.shape[-2] < CALIBRATION_ROWS:
             raise InputError(
-                f"y has {observed.shape[-2]} rows: a calibration head needs at least {_MIN_ROWS} "
-                "that the predictor was not fitted to, and some hundreds to be of use"
+                f"y has {observed.shape[-2]} rows: a calibration head needs at least "
+                f"{CALIBRATION_ROWS} that the predictor was not fitted to, and some hundreds "
+                "to be of use"
             )
         terms, skipped = applicable(self.preranks, base)
         for term in terms:

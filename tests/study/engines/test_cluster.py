@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 import threading
 
@@ -105,6 +106,22 @@ def test_a_connection_that_is_there_is_used_and_left(cluster):
         assert ray.is_initialized()
     finally:
         ray.shutdown()
+
+
+def test_an_interrupt_waits_until_the_connection_has_ended(cluster, monkeypatch):
+    import ray
+
+    shutdown = ray.shutdown
+
+    def interrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        shutdown()
+
+    monkeypatch.setattr(ray, "shutdown", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        RayCluster(cluster.address).map(abs, tasks(-3))
+    assert not ray.is_initialized()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "ray://[::1]:1"])

@@ -5,7 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from prerank.errors import InputError
@@ -64,9 +64,13 @@ class RayCluster(Engine):
         try:
             yield pool
         finally:
-            pool.close()
+            # The end of our connection ends its tasks. `ray.cancel` must not come before it: a
+            # task that returns at the same moment makes Ray abort this process, with code 1.
             if ours:
-                ray.shutdown()
+                with _patient():
+                    ray.shutdown()
+            else:
+                pool.cancel()
 
     def _connect(self, ray: ModuleType) -> None:
         place: dict[str, Any] = {"address": self.address}
@@ -115,7 +119,7 @@ class _RayTasks:
         for reference in ready:
             self._listener(self._ended(reference, self._running.pop(reference)))
 
-    def close(self) -> None:
+    def cancel(self) -> None:
         for reference in self._running:
             with suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(reference, force=True)
@@ -159,3 +163,26 @@ def _undisturbed() -> Iterator[None]:
             del os.environ[name]
         with suppress(ValueError):  # not in the main thread, where there is nothing to keep
             signal.signal(signal.SIGTERM, handler)
+
+
+@contextmanager
+def _patient() -> Iterator[None]:
+    """Let a first interrupt wait for the end of the block: half a shutdown makes Ray abort."""
+    came: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not in the main thread, where interrupts do not arrive
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt

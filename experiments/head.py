@@ -35,6 +35,7 @@ from prerank import (
     variogram_score,
 )
 from prerank.datasets import DATASETS, PUBLISHED_SEEDS, load_table, published_split
+from prerank.errors import NotApplicableError
 from prerank.models import MixtureNetwork
 from prerank.pits import project_pits
 from prerank.preranks import PreRank, Projection, applicable, parse
@@ -210,8 +211,11 @@ def records(
                 seconds = time.perf_counter() - begun
                 dist = test if change is None else change(test)
                 about = {"dataset": name, "seed": seed, "forecast": forecast, "method": method}
-                about |= {"rows": len(y), "seconds": seconds, **scores(dist, y, before, seed)}
-                lines += [about | row for row in judge(dist, y, seed)]
+                try:
+                    about |= {"rows": len(y), "seconds": seconds, **scores(dist, y, before, seed)}
+                    lines += [about | row for row in judge(dist, y, seed)]
+                except NotApplicableError as error:  # a rival that cannot be sampled from
+                    print(f"{name}, seed {seed}: {method} is left out: {error}", flush=True)
         yield lines
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from prerank.inputs import as_labels
@@ -85,6 +85,6 @@ class Halves(NamedTuple):
             count = int(self.clusters.max()) + 1
             parts = parts.new_zeros(*parts.shape[:-1], count).index_add(-1, self.clusters, parts)
         many = parts.shape[-1]
-        bound = stats.t.ppf(stats.norm.cdf(_EVIDENCE), max(many - 1, 1))
+        bound = float(stdtrit(max(many - 1, 1), ndtr(_EVIDENCE)))
         error = (parts.square().sum(-1) * many / max(many - 1, 1)).sqrt()
         return mean > bound * error

@@ -34,7 +34,8 @@ from prerank.recalibration.subjects import subject_of
 
 __all__ = ["CalibrationHead", "calibrate"]
 
-_FORMAT = "1"
+_FORMATS = ("1", "2")
+"""Heads of the first keep no share of the forecast; the last one is written."""
 
 
 class CalibrationHead:
@@ -232,7 +233,11 @@ class CalibrationHead:
         tensors = {f"change.{name}": value for name, value in change._asdict().items()}
         for kind, values in (("amounts", self.amounts_), ("gains", self.gains_)):
             tensors |= {f"{kind}.{level}": value for level, value in values.items()}
-        about = {"kind": "CalibrationHead", "format": _FORMAT, "settings": json.dumps(settings)}
+        about = {
+            "kind": "CalibrationHead",
+            "format": _FORMATS[-1],
+            "settings": json.dumps(settings),
+        }
         write_tensors(path, tensors, about)
 
     @classmethod
@@ -240,9 +245,9 @@ class CalibrationHead:
     def load(cls, path: str | PathLike[str]) -> "CalibrationHead":
         """Read a head that `save` wrote."""
         tensors, about = read_tensors(path)
-        if about.get("kind") != "CalibrationHead" or about.get("format") != _FORMAT:
+        if about.get("kind") != "CalibrationHead" or about.get("format") not in _FORMATS:
             raise InputError(
-                f"{path} is not a calibration head of format {_FORMAT}: it says "
+                f"{path} is not a calibration head of format {' or '.join(_FORMATS)}: it says "
                 f"kind {about.get('kind')!r}, format {about.get('format')!r}"
             )
         try:
@@ -257,7 +262,8 @@ class CalibrationHead:
         for name, value in tensors.items():
             kind, _, field = name.partition(".")
             parts[kind][field] = value
-        head.change_ = Change(**parts["change"])
+        nothing = torch.full_like(parts["change"]["width"], -torch.inf)
+        head.change_ = Change(**{"kept": nothing} | parts["change"])
         head.amounts_, head.gains_ = parts["amounts"], parts["gains"]
         head.skipped_ = settings["skipped"]
         head.target_names_ = tuple(settings["target_names"])

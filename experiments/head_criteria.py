@@ -129,10 +129,3 @@ def unseen(results: Results) -> Iterator[Verdict]:
         [f"{label} by {PARTS(x)}" for label, x in mean[mean >= 0].items()],
     )
     yield bounded(results, f"3. {name}", COMPARISONS[name])
-    each = {label: COMPARISONS[name]._replace(column=label) for label in UNSEEN}
-    found = pd.concat({label: results.compare(what) for label, what in each.items()})
-    found.index = [f"{dataset} {label}" for label, dataset in found.index]
-    limit = COMPARISONS[name].limit
-    yield within(
-        "3. each unseen pre-rank alone: upper bound", found.bound, limit, PARTS, found["mean"]
-    )

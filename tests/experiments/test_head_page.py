@@ -105,7 +105,7 @@ def test_criteria_are_read_off_the_files(folder):
     assert (results.continuous, results.discrete) == (["air", "scm20d"], ["wq"])
     # Equal seeds: bounds are the means. Head - prototype is -.003, on scm20d .006.
     missed = {verdict.criterion: verdict.missed for verdict in verdicts(results)}
-    assert len(missed) == 14
+    assert len(missed) == 13
     assert {name: found for name, found in missed.items() if found} == {
         "1. excess, head - prototype: upper bound at most +20 on each dataset": [
             "scm20d by +40 (mean +60)"

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -105,3 +106,11 @@ def test_members_are_judged_without_a_density():
     assert (found.rows == 50).all()
     assert found.nll_change.isna().all()
     assert "hdr" not in set(found.prerank)
+
+
+def test_the_page_shows_the_shift():
+    folder = Path(__file__).parents[2] / "docs" / "results"
+    files = [
+        pd.read_csv(folder / "tables" / "head_shift" / f"{name}.csv") for name in head_shift.SHIFTS
+    ]
+    assert head_shift.page(pd.concat(files)).strip() in (folder / "head.md").read_text()

@@ -113,7 +113,12 @@ SCRIPTS = sorted({m for b in SHELL for m in re.findall(r"python (\S+\.py)((?: +\
 def test_scripts_have_the_options_of_the_pages(script, options):
     if not (ROOT / "experiments").exists() and script.startswith("experiments"):
         pytest.skip("experiments/ is not in this copy of the source")
-    source = (ROOT / script).read_text()
+    path = ROOT / script
+    source = path.read_text()
+    beside = [
+        path.with_name(f"{name}.py") for name in re.findall(r"^from (\w+) import", source, re.M)
+    ]
+    source += "".join(module.read_text() for module in beside if module.exists())
     for option in re.findall(r"--[\w-]+", options):
         assert f'"{option}"' in source
 

@@ -107,9 +107,14 @@ def upper_bound(values: pd.Series, ratio: float, level: float = 0.95) -> float:
         >>> round(upper_bound(pd.Series([1.0, 2.0, 3.0]), ratio=0.25), 3)
         4.23
     """
+    return float(values.mean()) + margin(values, ratio, level)
+
+
+def margin(values: pd.Series, ratio: float, level: float) -> float:
+    """Distance of that bound from the mean."""
     count = len(values)
     error = (1 / count + ratio) ** 0.5 * values.std(ddof=1)
-    return float(values.mean() + stats.t.ppf(level, count - 1) * error)
+    return float(stats.t.ppf(level, count - 1) * error)
 
 
 class Results:

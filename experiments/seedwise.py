@@ -13,11 +13,11 @@ from typing import Any
 
 import pandas as pd
 import torch
-from scipy import stats
 from torch import Tensor
 from torch.distributions import Distribution
 
 from head import UNSEEN, judge, scores
+from head_results import margin
 from prerank import CalibrationHead, Ensemble, GaussianMixture, nll
 from prerank.datasets import PUBLISHED_SEEDS, Table
 from prerank.models import FlowNetwork, MixtureNetwork
@@ -134,11 +134,7 @@ def half_width(values: pd.Series, test_rows: float, training_rows: float) -> flo
 
     .. math:: t_{k-1, .975} \, s \sqrt{1 / k + n_{test} / n_{train}}
     """
-    k = len(values)
-    if k < 2:
-        return float("nan")
-    error = float(values.std(ddof=1)) * (1 / k + test_rows / training_rows) ** 0.5
-    return float(stats.t.ppf(0.975, k - 1)) * error
+    return margin(values, test_rows / training_rows, 0.975)
 
 
 def markdown(table: pd.DataFrame) -> list[str]:

@@ -48,19 +48,19 @@ class Halves(NamedTuple):
         Groups that do not divide evenly leave some rows in no half. Rows that are all of one group
         are divided at random.
         """
-        if groups is not None and len(np.unique(as_labels(groups, "groups", n).astype(str))) == 1:
-            groups = None
-        fold = draw_folds(n, folds=2, seed=seed, groups=groups, time=time)[0]
-        draw = torch.Generator().manual_seed(seed)
-        order = torch.randperm(n, generator=draw)  # for batches that are the first rows
-        halves = [order[fold[order] == half] for half in (0, 1)]
-        size = min(map(len, halves))
-        rows = torch.stack([half[:size] for half in halves])
         cluster = None
         if groups is not None:
             names = as_labels(groups, "groups", n).astype(str)
             cluster = torch.as_tensor(np.unique(names, return_inverse=True)[1])
-        elif time is not None:
+            if not bool(cluster.any()):
+                groups = cluster = None
+        fold = draw_folds(n, folds=2, seed=seed, groups=groups, time=time)[0]
+        draw = torch.Generator().manual_seed(seed)
+        order = torch.randperm(n, generator=draw)  # rows that are left out are left out at random
+        halves = [order[fold[order] == half] for half in (0, 1)]
+        size = min(map(len, halves))
+        rows = torch.stack([half[:size] for half in halves])
+        if time is not None:
             cluster = draw_folds(n, folds=min(_BLOCKS, n // 2), time=time)[0]
         if cluster is None:
             return cls(rows, None)

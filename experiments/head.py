@@ -106,6 +106,11 @@ FITTED = ("validation", "calibration")
 METHODS: dict[str, tuple[Fit | None, tuple[str, ...]]] = {
     "none": (None, ()),
     "prototype": (lambda dist, y, seed: Prototype(y.shape[-1]).fit(dist, y, seed), FITTED),
+    # The noise of a fit: the same method with other batches.
+    "prototype again": (
+        lambda dist, y, seed: Prototype(y.shape[-1]).fit(dist, y, seed + 10_000),
+        FITTED,
+    ),
     "head": (_head(), FITTED),
     "head, likelihood": (_head(strength=0), FITTED),
     "head, validation": (_head(), ("validation",)),

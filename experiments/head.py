@@ -106,14 +106,17 @@ FITTED = ("validation", "calibration")
 METHODS: dict[str, tuple[Fit | None, tuple[str, ...]]] = {
     "none": (None, ()),
     "prototype": (lambda dist, y, seed: Prototype(y.shape[-1]).fit(dist, y, seed), FITTED),
-    # The noise of a fit: the same method with other batches.
+    "head": (_head(), FITTED),
+    "head, likelihood": (_head(strength=0), FITTED),
+    "head, validation": (_head(), ("validation",)),
+}
+
+# Only where it is asked for: the difference of the prototype from itself, with other batches.
+NOISE: dict[str, tuple[Fit | None, tuple[str, ...]]] = {
     "prototype again": (
         lambda dist, y, seed: Prototype(y.shape[-1]).fit(dist, y, seed + 10_000),
         FITTED,
     ),
-    "head": (_head(), FITTED),
-    "head, likelihood": (_head(strength=0), FITTED),
-    "head, validation": (_head(), ("validation",)),
 }
 
 
@@ -208,7 +211,7 @@ def records(
             for method in methods or available:
                 if members > 1 and method not in POOLED:
                     continue
-                fit, parts = available[method]
+                fit, parts = (available | NOISE)[method]
                 begun = time.perf_counter()
                 change: Any = None
                 if fit is not None:
@@ -233,8 +236,8 @@ def main() -> None:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=list(PUBLISHED_SEEDS))
     parser.add_argument("--device", default="cpu")
-    known = [*METHODS, *rivals(torch.empty(0), torch.empty(0))]
-    parser.add_argument("--methods", nargs="+", choices=known, help="default: all")
+    known = [*METHODS, *NOISE, *rivals(torch.empty(0), torch.empty(0))]
+    parser.add_argument("--methods", nargs="+", choices=known, help="default: all but the noise")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.datasets:

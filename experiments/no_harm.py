@@ -6,7 +6,8 @@ The truth is a mixture of three Gaussians that differs between rows. The forecas
 (ratio 1) or has standard deviations of .8 times the true ones. A head is fitted to m rows and
 judged on 20,000 others, for 50 data sets, which form a stack. One line for each data set: nats by
 which the calibrated forecast is better than the forecast, those of the truth, and the mean excess
-over pre-ranks. Settings that the file has already are not computed again.
+over pre-ranks. Settings that the file has already are not computed again. The end prints means over
+data sets beside their limits, as Markdown.
 """
 
 import argparse
@@ -85,6 +86,23 @@ def records(rows: int, targets: int, ratio: float, device: str) -> Iterator[dict
         }
 
 
+def markdown(table: pd.DataFrame) -> str:
+    """Means over data sets, and their limits: 1/m nats, .1/sqrt(m) of excess, 2/3 of the gain."""
+    lines = [
+        "| targets | rows | loss, at most | excess, at most | share of the gain, at least |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for (targets, m), some in table.groupby(["targets", "rows"]):
+        means = some.groupby("ratio")[["gain", "oracle_gain", "excess"]].mean()
+        true, narrow = means.loc[1.0], means.loc[0.8]
+        share = narrow.gain / narrow.oracle_gain
+        lines.append(
+            f"| {targets} | {m:,} | {-true.gain:z.4f}, {1 / m:.4f} "
+            f"| {true.excess:z.4f}, {0.1 / m**0.5:.4f} | {share:.0%}, 67 % |"
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Compute every setting that the file does not have yet."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -108,6 +126,7 @@ def main() -> None:
                 table.to_csv(options.out, index=False, float_format="%.6g")
                 mean = lines[["gain", "oracle_gain", "excess", "seconds"]].mean()
                 print(setting, mean.round(5).to_dict(), flush=True)
+    print(markdown(table))
 
 
 if __name__ == "__main__":

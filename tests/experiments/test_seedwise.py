@@ -11,6 +11,7 @@ import torch
 
 import head_predictors
 import head_shift
+import no_harm
 import seedwise
 from prerank import Ensemble
 from prerank.datasets import Table
@@ -108,9 +109,27 @@ def test_members_are_judged_without_a_density():
     assert "hdr" not in set(found.prerank)
 
 
-def test_the_page_shows_the_shift():
-    folder = Path(__file__).parents[2] / "docs" / "results"
-    files = [
-        pd.read_csv(folder / "tables" / "head_shift" / f"{name}.csv") for name in head_shift.SHIFTS
-    ]
-    assert head_shift.page(pd.concat(files)).strip() in (folder / "head.md").read_text()
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "head.md"
+
+
+@pytest.mark.parametrize(
+    ("study", "folder", "names"),
+    [
+        (head_shift, "head_shift", head_shift.SHIFTS),
+        (head_predictors, "head_predictors", head_predictors.DATASETS),
+    ],
+)
+def test_the_page_shows_the_tables(study, folder, names):
+    files = [pd.read_csv(PAGE.parent / "tables" / folder / f"{name}.csv") for name in names]
+    assert study.page(pd.concat(files)).strip() in PAGE.read_text()
+
+
+def test_the_page_shows_that_a_calibrated_forecast_stays():
+    table = pd.read_csv(PAGE.parent / "tables" / "no_harm.csv")
+    assert no_harm.markdown(table) in PAGE.read_text()
+    settings = table.groupby(["targets", "rows", "ratio"]).data_set.nunique()
+    assert (settings == no_harm.DATA_SETS).all()
+    means = table[table.ratio == 1].groupby(["targets", "rows"])[["gain", "excess"]].mean()
+    rows = means.index.get_level_values("rows")
+    assert (-means.gain <= 1 / rows).all()
+    assert (means.excess <= 0.1 / rows**0.5).all()

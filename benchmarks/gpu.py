@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import torch
 
+import heads
 import limits
 import scaling
 import session
@@ -67,8 +68,9 @@ PARTS = {
     "households": studies.measure_whole,
     "stacks": stacks.measure,
     "scaling": scaling.measure,
+    "heads": heads.measure,
 }
-_DEFAULT = ("graphs", "limits", "passes", "households")
+_DEFAULT = ("graphs", "limits", "passes", "households", "heads")
 
 if __name__ == "__main__":
     if not torch.cuda.is_available() and "--device" not in sys.argv:

@@ -8,6 +8,7 @@ to a GPU has a command of its own, `benchmarks/gpu.py`, and `benchmarks/report.p
 beside the targets.
 """
 
+import heads
 import published
 import scaling
 import scores
@@ -20,6 +21,7 @@ PARTS = {
     "published": published.measure,
     "stacks": stacks.measure,
     "scores": scores.measure,
+    "heads": heads.measure,
     "scaling": scaling.measure,
 }
 

@@ -71,6 +71,9 @@ def targets(results: Results, threads: int) -> Iterator[Target]:
             what = f"{name} step, published over ours"
             yield Target(what, float(row["ratio"]), _PUBLISHED[name], least=True)
     yield from _score_targets(results.get("scores", []))
+    for row in results.get("heads", []):
+        what = f"calibration head, forecast wrong in {row['forecast wrong in']}"
+        yield Target(what, float(row["seconds"]), 5.0, " s")
     for row in results.get("graphs", []):
         name = str(row["prerank"])
         if row["runs"] == 25:

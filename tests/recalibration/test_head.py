@@ -20,7 +20,7 @@ from torch.distributions import (
 )
 
 import prerank
-from prerank import CalibrationHead, Ensemble, GaussianMixture
+from prerank import CalibrationHead, Ensemble, GaussianMixture, calibrate
 from prerank.distributions import round_to
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.files import read_tensors, write_tensors
@@ -569,3 +569,14 @@ def test_all_stands_for_what_applies() -> None:
 def test_what_is_refused(call, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         call()
+
+
+def test_calibrate_passes_groups_and_time_on() -> None:
+    dist, y = normal(60, 0.5), observed("normal", 60)
+    names = [str(row // 3) for row in range(60)]
+    for rows in ({"groups": names}, {"time": list(range(60))}):
+        short = calibrate(dist, y, steps=2, **rows)
+        head = CalibrationHead(steps=2).fit(dist, y, **rows)
+        assert torch.equal(short.change_.width, head.change_.width)
+    with pytest.raises(ShapeError, match="groups"):
+        calibrate(dist, y, steps=2, groups=names[:5])

@@ -49,7 +49,8 @@ class MixtureRegressor(JointRegressor):
         scale_floor: least scale of a Gaussian, in standard deviations of the targets.
         method: `"head"`; `"network"` for a penalty on the network; `"none"` for likelihood alone.
         members: number of networks, trained in one stack; their mixture is the prediction, with
-            `members * n_components` Gaussians. For methods `"head"` and `"none"`: a mixture of
+            `members * n_components` Gaussians before a head, and up to five times as many behind
+            it. For methods `"head"` and `"none"`: a mixture of
             networks that are each calibrated is too wide.
         folds: which rows the head is fitted to. 0: those that stop the training. K: all rows, by
             cross-fitting: K networks for each member, of which each is stopped by one fold and

@@ -50,7 +50,8 @@ class Change(NamedTuple):
     row's predicted correlation matrix. :math:`B_k` is the matrix exponential of the symmetric
     matrix M with zeros on its diagonal, scaled so that it leaves the margins: it makes targets
     correlated that were predicted as independent. Each component changes in units of its own
-    width, so a narrow one, such as the spike of a repeated value, stays where it is.
+    width, so a narrow one, such as the spike of a repeated value, stays where it is unless the
+    mean of its row moves.
 
     The forecast stays beside its copies with the share :math:`\epsilon`, one in a hundred at first:
     no observation loses more than :math:`-\log \epsilon` nats, however rare the cases that the

@@ -51,8 +51,8 @@ class CalibrationHead:
     to. An `Ensemble` has no density: the energy score takes the place of the likelihood. The
     negative log-likelihood of rows counts by its logarithm from 20 nats above the median on.
     Levels of the change that do not improve the score of held-out rows are left out, so a
-    calibrated forecast comes back unchanged. R counts deviations of PITs only beyond one standard
-    error (`prerank.recalibration.head_fitting.fit_change` has the details).
+    calibrated forecast nearly always comes back unchanged. R counts deviations of PITs only beyond
+    one standard error (`prerank.recalibration.head_fitting.fit_change` has the details).
 
     Args:
         preranks: of the penalty; `"all"` for every pre-rank of the paper that applies.
@@ -67,7 +67,8 @@ class CalibrationHead:
     Attributes:
         change_: what was fitted.
         amounts_: for each level of the change, the part of the way from the levels before it to
-            its optimum that held-out rows support; 0 where they do not.
+            its optimum that held-out rows support; 0 where they do not. A level that they support
+            frees those before it as well.
         gains_: for each level, the improvement of the mean score on held-out rows.
         skipped_: pre-ranks of `"all"` that do not apply, with the reason.
 
@@ -279,12 +280,21 @@ class CalibrationHead:
 _SETTINGS = ("strength", "copies", "n_samples", "steps", "batch_size", "seed")
 
 
-def calibrate(dist: Distribution, y: object, **options: object) -> CalibrationHead:
+def calibrate(
+    dist: Distribution,
+    y: object,
+    *,
+    groups: object = None,
+    time: object = None,
+    **options: object,
+) -> CalibrationHead:
     """Fit a `CalibrationHead`; call it with new predictions to calibrate them.
 
     Args:
         dist: predictions of rows that the predictor was not fitted to.
         y: their observations.
+        groups: name of each row's group, as for `CalibrationHead.fit`.
+        time: time of each row, as for `CalibrationHead.fit`.
         options: arguments of `CalibrationHead`.
 
     Example:
@@ -295,7 +305,8 @@ def calibrate(dist: Distribution, y: object, **options: object) -> CalibrationHe
         >>> bool((calibrated.variance < 1.3).all())
         True
     """
-    return CalibrationHead(**options).fit(dist, y)  # type: ignore[arg-type]
+    head = CalibrationHead(**options)  # type: ignore[arg-type]
+    return head.fit(dist, y, groups=groups, time=time)
 
 
 def _checked(dist: Distribution) -> Distribution:

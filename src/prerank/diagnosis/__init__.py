@@ -3,6 +3,7 @@
 from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.diagnosis.measurement import diagnose, diagnose_by
+from prerank.diagnosis.monitor import Monitor
 from prerank.diagnosis.verdict import Verdict
 from prerank.distributions.affine import sample_spread
 
@@ -11,6 +12,7 @@ __all__ = [
     "Diagnosis",
     "Finding",
     "GroupedDiagnosis",
+    "Monitor",
     "Verdict",
     "diagnose",
     "diagnose_by",

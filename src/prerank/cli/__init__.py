@@ -23,8 +23,8 @@ app = typer.Typer(
     "--targets a,b --out model/` trains on a table of yours and writes model/report.html; "
     "`prerank diagnose --samples forecasts.parquet --observations observed.csv` judges what you "
     "have, and `prerank calibrate` repairs it. Exit codes: 0 done, 1 refused with a reason, 2 not "
-    "understood, 3 a study that is not finished, 4 miscalibrated (`diagnose --check`, `monitor --check`), 130 "
-    "interrupted.",
+    "understood, 3 a study that is not finished, 4 miscalibrated (`diagnose --check`, `monitor "
+    "--check`), 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode="markdown",  # lets paragraphs flow
     add_completion=False,

@@ -22,6 +22,7 @@ from prerank.inputs import (
     as_count,
     as_labels,
     as_ranks,
+    as_tensor,
     check_distribution,
     check_observations,
     column_names,
@@ -89,7 +90,7 @@ class Monitor:
         self.n_samples = as_count(n_samples, "n_samples", minimum=2)
         self.seed = as_count(seed, "seed", minimum=0)
         self.preranks: PreRankLike = "all" if preranks is None else preranks
-        self.scale = None if scale is None else np.asarray(scale, dtype=np.float64).tolist()
+        self.scale = None if scale is None else as_tensor(scale, "scale").double().tolist()
         self.labels: tuple[str, ...] = ()
         self.targets: tuple[str, ...] = ()
         self.times: list[str] = []
@@ -191,7 +192,9 @@ class Monitor:
             >>> import tempfile
             >>> from torch.distributions import MultivariateNormal
             >>> monitor = Monitor(preranks="marginal")
-            >>> monitor.update(MultivariateNormal(torch.zeros(9, 2), torch.eye(2)), torch.rand(9, 2))
+            >>> monitor.update(
+            ...     MultivariateNormal(torch.zeros(9, 2), torch.eye(2)), torch.rand(9, 2)
+            ... )
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     monitor.save(folder + "/state.safetensors")
             ...     again = Monitor.load(folder + "/state.safetensors")
@@ -267,7 +270,7 @@ class Monitor:
 
     def _refuse_earlier(self, times: Sequence[str]) -> None:
         ranks = as_ranks([*self.times[-1:], *times], "time")
-        if (np.diff(ranks) < 0).any():
+        if (np.diff(ranks[len(self.times[-1:]) :]) < 0).any():
             raise InputError("time must not decrease: sort the rows, and add later ones only")
         if self.times and ranks[1] <= ranks[0]:
             raise InputError(

@@ -74,7 +74,7 @@ def test_shapes_are_checked():
 
 @pytest.mark.parametrize("lead", [1, 3])
 def test_false_alarms_are_rare(lead):
-    """Ville's inequality over 1,000 rows, also where errors depend on each other within the lead."""
+    """Ville's inequality over 1,000 rows, also with errors that depend within the lead."""
     n, streams, alpha = 1000, 2000, 0.05
     noise = torch.Generator().manual_seed(lead)
     shocks = torch.randn(n + lead - 1, streams, 2, generator=noise, dtype=torch.float64)

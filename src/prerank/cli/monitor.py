@@ -91,7 +91,7 @@ def monitor(
             raise InputError("--skip-seen needs --time, which tells what is new")
         for out in (state, plot) if plot is not None else (state,):
             check_file(out, samples, observations)
-        given = {"alpha": alpha, "preranks": preranks, "lead": lead, "seed": seed}
+        given: dict[str, Any] = {"alpha": alpha, "preranks": preranks, "lead": lead, "seed": seed}
         given["scale"] = None if scale is None else _numbers(scale)
         with _locked(state):
             watch = _opened(state, {k: v for k, v in given.items() if v is not None})
@@ -135,7 +135,7 @@ def _locked(state: Path) -> "Iterator[None]":
 
 
 def _opened(state: Path, given: dict[str, Any]) -> Monitor:
-    """The state in a file, or a new one; settings that differ from those of the file are refused."""
+    """The state in a file, or a new one; settings other than those of the file are refused."""
     if not state.exists():
         return Monitor(**given)
     watch = Monitor.load(state)

@@ -2,6 +2,7 @@
 
 from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
+from prerank.diagnosis.equivalence import Equivalence
 from prerank.diagnosis.measurement import diagnose, diagnose_by
 from prerank.diagnosis.monitor import Monitor
 from prerank.diagnosis.verdict import Verdict
@@ -10,6 +11,7 @@ from prerank.distributions.affine import sample_spread
 __all__ = [
     "ALL",
     "Diagnosis",
+    "Equivalence",
     "Finding",
     "GroupedDiagnosis",
     "Monitor",

@@ -51,8 +51,8 @@ class Monitor:
     capital of bets against uniform PITs (`prerank.calibration.monitoring`).
 
     Rows come in the order of time. The forecast of a row must have been issued before the row was
-    observed, and after the row `lead` rows before. Rows that belong to one time (stations) depend on
-    each other: make them targets of one row, or count them in `lead`.
+    observed, and after the row `lead` rows before. Rows that belong to one time (stations) depend
+    on each other: make them targets of one row, or count them in `lead`.
 
     Args:
         alpha: probability of a false alarm, over all rows there will ever be.

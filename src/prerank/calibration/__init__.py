@@ -23,6 +23,7 @@ from prerank.calibration.error import (
     tie_remarks,
 )
 from prerank.calibration.intervals import ErrorLimits, mean_pce_limits, pce_limits
+from prerank.calibration.member_remarks import member_remarks
 from prerank.calibration.nulls import component_null, holm, null_pce, p_value
 from prerank.calibration.shapes import DeviationShape, deviation_shapes, histogram_shapes
 
@@ -42,6 +43,7 @@ __all__ = [
     "holm",
     "mean_pce_limits",
     "mean_spread",
+    "member_remarks",
     "null_pce",
     "p_value",
     "pce",

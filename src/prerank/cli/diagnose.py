@@ -228,14 +228,14 @@ def _print(diagnosis: Diagnosis | GroupedDiagnosis, within: float | None) -> Non
 
 def _table(diagnoses: Mapping[str, Diagnosis], *named: str) -> Table:
     """The rows of whole pre-ranks, after the name and the number of rows where these are named."""
-    headings = ("error", "floor", "excess", "p (Holm)", "at most (95 %)")
+    headings = ("error", "floor", "excess", "at most (95 %)", "p (Holm)")
     table = Table(*named, "pre-rank", *(Column(name, justify="right") for name in headings))
     for name, one in diagnoses.items():
         start = [escape(name), f"{one.n:,}"] if named else []
         for row in one.by_prerank.values():
             p = "" if math.isnan(row.p_holm) else p_text(row.p_holm)
             most = "" if math.isnan(row.upper) else f"{row.upper:.4f}"
-            numbers = [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", p, most]
+            numbers = [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", most, p]
             table.add_row(*start, escape(row.prerank), *numbers)
         table.add_section()
     return table

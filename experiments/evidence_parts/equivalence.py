@@ -28,13 +28,13 @@ SCENARIOS: dict[str, _Draw] = {
 _MANY = 400_000
 
 
-def lines(data_sets: int = 2000) -> Iterator[dict[str, object]]:
+def lines(data_sets: int = 1000) -> Iterator[dict[str, object]]:
     """How often each limit is wrong, and how often a calibrated forecast is shown to be so."""
     noise = torch.Generator().manual_seed(0)
     for scenario, wrong in SCENARIOS.items():
         sample = torch.randn(_MANY, 1, generator=noise, dtype=torch.float64)
         true = _error(_NORMAL.cdf(wrong(sample)))
-        for n in (50, 200, 1000):
+        for n in (50, 500):
             for kind in ("component", "mean of three"):
                 count = 1 if kind == "component" else 3
                 missed = torch.zeros(2)
@@ -48,7 +48,7 @@ def lines(data_sets: int = 2000) -> Iterator[dict[str, object]]:
                 for event, number in zip(("lower above", "upper below"), missed, strict=True):
                     rate = float(number) / data_sets
                     yield _line(f"{scenario}, {kind}", n, event, rate, data_sets)
-    yield from _attained(max(data_sets // 20, 20))
+    yield from _attained(max(data_sets // 10, 20))
 
 
 def _attained(data_sets: int) -> Iterator[dict[str, object]]:

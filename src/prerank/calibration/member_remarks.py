@@ -29,7 +29,10 @@ def member_remarks(dist: Distribution, y: Tensor) -> tuple[str, ...]:
 
     Example:
         >>> noise = torch.Generator().manual_seed(0)
-        >>> draws, y = torch.randn(50, 200, 2, generator=noise), torch.randn(200, 2, generator=noise)
+        >>> draws, y = (
+        ...     torch.randn(50, 200, 2, generator=noise),
+        ...     torch.randn(200, 2, generator=noise),
+        ... )
         >>> member_remarks(Ensemble(draws), y)
         ()
         >>> resampled = draws[torch.randint(10, (50,), generator=noise)]
@@ -46,17 +49,17 @@ def member_remarks(dist: Distribution, y: Tensor) -> tuple[str, ...]:
     # Zero matches where 20 are expected have a probability of exp(-20) at most.
     if repeated * met.numel() > _EXPECTED and not bool(met.any()):
         remarks.append(
-            f"repeated samples: {repeated:.1%} of the pairs of samples of a row are equal, and none "
-            "equals the observation. Resampled members are not exchangeable with the observation, "
+            f"repeated samples: {repeated:.1%} of the pairs of samples of a row are equal, and "
+            "none equals the observation. Resampled members are not exchangeable with the observation, "
             "and a calibrated forecast then fails: use distinct draws of the forecast."
         )
     correlation, error = _lag_correlation(members)
     if correlation > max(_CORRELATED, _SURE * error):
         remarks.append(
             f"correlated samples: neighbouring samples of a row have a correlation of "
-            f"{correlation:.2f}, as those of a Markov chain or sorted ones do. Such samples are not "
-            "exchangeable with the observation, and a calibrated forecast can then fail: thin the "
-            "chain, or shuffle samples that are only sorted."
+            f"{correlation:.2f}, as those of a Markov chain or sorted ones do. Such samples are "
+            "not exchangeable with the observation, and a calibrated forecast can then fail: thin "
+            "the chain, or shuffle samples that are only sorted."
         )
     return tuple(remarks)
 

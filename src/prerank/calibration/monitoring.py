@@ -47,7 +47,8 @@ def bet_densities() -> Tensor:
 
     The first are those of a normal forecast whose truth is shifted by :math:`\mu` and wider by the
     factor :math:`\sigma`, the second have waves of order 1 to 6 (skew, tails, modes), the third
-    have a share :math:`\epsilon` of outliers. Each is averaged over `BET_CELLS` cells of equal width.
+    have a share :math:`\epsilon` of outliers. Each is averaged over `BET_CELLS` cells of equal
+    width.
 
     Returns:
         `(BET_CELLS, K)`, in float64; the mean over the cells is 1.

@@ -96,15 +96,10 @@ def monitor(
         with _locked(state):
             watch = _opened(state, {k: v for k, v in given.items() if v is not None})
             with working("reading", quiet):
-                new = read_forecasts(
-                    samples,
-                    observations,
-                    targets=named_by(targets, "--targets"),
-                    key=named_by(key, "--key"),
-                    sample=sample,
-                    sample_axis=sample_axis,
-                    by=time,
-                )
+                columns: dict[str, Any] = {"sample": sample, "sample_axis": sample_axis, "by": time}
+                columns["targets"] = named_by(targets, "--targets")
+                columns["key"] = named_by(key, "--key")
+                new = read_forecasts(samples, observations, **columns)
             with working("adding rows", quiet), writing(state):
                 added = _add(watch, new, skip_seen)
                 if added:

@@ -4,7 +4,7 @@ from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.diagnosis.equivalence import Equivalence
 from prerank.diagnosis.measurement import diagnose, diagnose_by
-from prerank.diagnosis.monitor import Monitor
+from prerank.diagnosis.monitors import Monitor
 from prerank.diagnosis.verdict import Verdict
 from prerank.distributions.affine import sample_spread
 

@@ -50,8 +50,8 @@ def member_remarks(dist: Distribution, y: Tensor) -> tuple[str, ...]:
     if repeated * met.numel() > _EXPECTED and not bool(met.any()):
         remarks.append(
             f"repeated samples: {repeated:.1%} of the pairs of samples of a row are equal, and "
-            "none equals the observation. Resampled members are not exchangeable with the observation, "
-            "and a calibrated forecast then fails: use distinct draws of the forecast."
+            "none equals the observation. Resampled members are not exchangeable with the "
+            "observation, and a calibrated forecast can fail: use distinct draws of the forecast."
         )
     correlation, error = _lag_correlation(members)
     if correlation > max(_CORRELATED, _SURE * error):

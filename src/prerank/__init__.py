@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         pit_histogram,
         reliability_curve,
     )
-    from prerank.diagnosis import Diagnosis, diagnose
+    from prerank.diagnosis import Diagnosis, Monitor, diagnose
     from prerank.distributions import Ensemble, GaussianMixture
     from prerank.errors import PrerankError
     from prerank.estimators import FlowRegressor, MixtureRegressor, load_model
@@ -47,6 +47,7 @@ __all__ = [
     "FlowRegressor",
     "GaussianMixture",
     "MixtureRegressor",
+    "Monitor",
     "PrerankError",
     "ProjectedCalibrationError",
     "__version__",

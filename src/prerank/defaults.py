@@ -29,6 +29,9 @@ BAND_LEVEL = 0.95
 SIGNIFICANCE = 0.05
 """Corrected p-values below it are evidence of miscalibration."""
 
+ALARM = 0.01
+"""Probability that a monitor ever gives a false alarm."""
+
 MAX_GROUPS = 1000
 """Largest number of groups of rows in one diagnosis."""
 

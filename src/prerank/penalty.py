@@ -69,7 +69,8 @@ class CalibrationPenalty(nn.Module):
     is. `shift` measures by how much, on rows that it has not been fitted to; given to the next
     steps, the penalty aims at calibration there. `prerank.training` and the estimators do so, and
     begin with the penalty where the loss alone has stopped: `docs/results/penalty.md` has what
-    that buys.
+    that buys. It is also what `hdr` needs: from independent targets its gradient can point away
+    from a positive correlation. Start from a trained predictor, or add `location` or `scale`.
 
     Args:
         preranks: such as `"marginal+hdr"` (mean over the margins plus the HDR term),

@@ -97,6 +97,19 @@ def test_the_check_has_a_code_of_its_own(forecasts):
     assert diagnose("biased.parquet", folder=forecasts).exit_code == 0  # nobody asked
 
 
+def test_a_tolerance_is_shown_or_not(forecasts):
+    options = ("--preranks", "marginal", "--check", "--within")
+    wide = diagnose("right.parquet", *options, "0.3", "--json", folder=forecasts)
+    assert wide.exit_code == 0, wide.output
+    answer = record(wide)
+    assert answer["equivalence"]["shown"]
+    assert answer["equivalence"]["upper"] <= 0.3
+    assert answer["verdict"]["headline"].startswith("Calibrated to within 0.3 at 95 %")
+    narrow = diagnose("right.parquet", *options, "0.001", folder=forecasts)
+    assert narrow.exit_code == 4
+    assert "Not shown to be calibrated to within 0.001" in narrow.stdout
+
+
 def test_json_is_all_that_is_printed(forecasts):
     done = diagnose("right.parquet", "--json", folder=forecasts)
     assert (done.exit_code, done.stderr) == (0, "")

@@ -15,7 +15,7 @@ from prerank.errors import InputError, NotApplicableError
 from truths import discrete, gaussian_mixture, multivariate_normal, skewness, student_copula
 
 COLUMNS = ["prerank", "component", "pce", "floor", "excess", "p_value", "p_holm", "ties"]
-COLUMNS += ["method", "note"]
+COLUMNS += ["method", "note", "lower", "upper"]
 PAPER = ["marginal", "location", "scale", "dependency", "pca", "hdr", "copula"]
 
 

@@ -22,11 +22,14 @@ from prerank.calibration.error import (
     tie_error,
     tie_remarks,
 )
+from prerank.calibration.intervals import ErrorLimits, mean_pce_limits, pce_limits
+from prerank.calibration.member_remarks import member_remarks
 from prerank.calibration.nulls import component_null, holm, null_pce, p_value
 from prerank.calibration.shapes import DeviationShape, deviation_shapes, histogram_shapes
 
 __all__ = [
     "DeviationShape",
+    "ErrorLimits",
     "HistogramBand",
     "PITHistogram",
     "ProjectedCalibrationError",
@@ -38,11 +41,14 @@ __all__ = [
     "histogram_band",
     "histogram_shapes",
     "holm",
+    "mean_pce_limits",
     "mean_spread",
+    "member_remarks",
     "null_pce",
     "p_value",
     "pce",
     "pce_floor",
+    "pce_limits",
     "pce_spread",
     "pit_histogram",
     "reliability_band",

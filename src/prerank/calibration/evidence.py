@@ -9,6 +9,7 @@ from torch import Tensor
 from prerank.calibration.bands import reliability_band
 from prerank.calibration.curves import reliability_curve
 from prerank.calibration.error import pce, pce_floor
+from prerank.calibration.intervals import mean_pce_limits, pce_limits
 from prerank.calibration.nulls import component_null, holm, null_pce, p_value
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.defaults import BAND_LEVEL, LEVELS, N_NULL, SIGNIFICANCE
@@ -17,6 +18,7 @@ from prerank.pits.ranks import WEIGHTED
 
 __all__ = [
     "ALL",
+    "POWERLESS_TIES",
     "SIGNIFICANCE",
     "Evidence",
     "Finding",
@@ -30,7 +32,9 @@ __all__ = [
 ALL = "all"
 """Component of the row for a whole pre-rank; a target of that name becomes `target all`."""
 
-_POWERLESS_TIES = 0.9  # share of samples that tie with the observation: nothing to see from here on
+POWERLESS_TIES = 0.9
+"""Share of samples that tie with the observation from which on a check has no power."""
+
 _MOST_NULL = 200_000
 _BLUNT_NOTE = "n_null is too small to reject at 5 % after Holm's correction"
 
@@ -50,6 +54,8 @@ class Finding:
     ties: float
     method: str
     note: str
+    lower: float = math.nan
+    upper: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -206,10 +212,10 @@ def evidence_of(
             Part(row.component if components else label, row.pce, row.p_value, shape)
             for row, shape in zip(rows, shapes, strict=True)
         )
-        tied = [row.component for row in rows if row.ties >= _POWERLESS_TIES]
+        tied = [row.component for row in rows if row.ties >= POWERLESS_TIES]
         note = f"no power in {', '.join(tied)}, whose samples tie with the observation"
         note = whole.note or (note if tied else "")
-        powerless = whole.ties >= _POWERLESS_TIES
+        powerless = whole.ties >= POWERLESS_TIES
         evidence.append(
             Evidence(label, whole.pce, whole.floor, whole.p_holm, parts, note, powerless)
         )
@@ -248,6 +254,11 @@ def _rows(
         if pool is not None and (count == counts[0] or overall <= 1 / (counts[0] + 1)):
             null_means = component_null(result.z, pool, levels=levels, n_null=count, generator=seed)
             overall = p_value(float(errors.mean()), null_means.cpu().numpy())
+    limits = [(math.nan, math.nan)] * (1 + len(errors))
+    if not weighted:
+        own, whole = (f(result.z, levels=levels) for f in (pce_limits, mean_pce_limits))
+        limits = [(float(whole.lower), float(whole.upper))]
+        limits += zip(own.lower.tolist(), own.upper.tolist(), strict=True)
     rows = [(ALL, errors.mean(), overall, result.ties.mean())]
     rows += zip(names, errors, p_values, result.ties, strict=True) if several else ()
     return [
@@ -263,15 +274,17 @@ def _rows(
             ties=float(ties),
             method=result.method,
             note=_note(float(ties), weighted, blunt and several and component == ALL),
+            lower=lower,
+            upper=upper,
         )
-        for component, error, p, ties in rows
+        for (component, error, p, ties), (lower, upper) in zip(rows, limits, strict=False)
     ]
 
 
 def _note(ties: float, weighted: bool, blunt: bool) -> str:
     notes = {
         "weighted samples: no p-value": weighted,
-        f"no power: {ties:.0%} of the samples tie with the observation": ties >= _POWERLESS_TIES,
+        f"no power: {ties:.0%} of the samples tie with the observation": ties >= POWERLESS_TIES,
         _BLUNT_NOTE: blunt,
     }
     return "; ".join(note for note, holds in notes.items() if holds)

@@ -11,6 +11,7 @@ from prerank.cli.demo import demo
 from prerank.cli.diagnose import diagnose
 from prerank.cli.explain import explain
 from prerank.cli.fit import fit
+from prerank.cli.monitor import monitor
 from prerank.cli.predict import predict
 from prerank.cli.study import study
 
@@ -22,15 +23,15 @@ app = typer.Typer(
     "--targets a,b --out model/` trains on a table of yours and writes model/report.html; "
     "`prerank diagnose --samples forecasts.parquet --observations observed.csv` judges what you "
     "have, and `prerank calibrate` repairs it. Exit codes: 0 done, 1 refused with a reason, 2 not "
-    "understood, 3 a study that is not finished, 4 miscalibrated (`diagnose --check`), 130 "
-    "interrupted.",
+    "understood, 3 a study that is not finished, 4 miscalibrated (`diagnose --check`, `monitor "
+    "--check`), 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode="markdown",  # lets paragraphs flow
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 _PANELS = {
-    "Your own data": (fit, predict, diagnose, calibrate),
+    "Your own data": (fit, predict, diagnose, calibrate, monitor),
     "Getting to know it": (demo, explain),
 }
 for panel, commands in _PANELS.items():

@@ -140,7 +140,11 @@ class CalibrationOutcome:
         }
         notes = [f"Note: {remark}." for remark in self.remarks]
         notes += [_energy_words(trial), _change_words(trial.head, trial.changed)]
-        page = {"before": trial.before, "change": "calibration", "settings": settings}
+        page: dict[str, Any] = {
+            "before": trial.before,
+            "change": "calibration",
+            "settings": settings,
+        }
         trial.after.to_html(file, title=f"Calibration of {samples.name}", notes=notes, **page)
 
     def record(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -89,6 +90,13 @@ def diagnose(
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 4 on evidence of miscalibration.")
     ] = False,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            help="Say whether the forecast is calibrated to within this error, such as 0.03; with "
+            "--check, exit with code 4 unless that is shown."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of ties and replicates.")] = SEED,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the verdict in one line, and nothing else.")
@@ -140,19 +148,22 @@ def diagnose(
                 }
                 with writing(out):
                     title = f"Forecasts in {samples.name}"
-                    diagnosis.to_html(out, title=title, settings=settings, notes=notes)
-        verdict = diagnosis.verdict()
+                    diagnosis.to_html(
+                        out, title=title, settings=settings, notes=notes, within=within
+                    )
+        verdict = diagnosis.verdict(within=within)
         if as_json:
-            print_json(as_record(diagnosis) | {"remarks": list(forecasts.remarks)})
+            print_json(as_record(diagnosis, within=within) | {"remarks": list(forecasts.remarks)})
         elif quiet:
             typer.echo(verdict.headline)
         else:
             for note in notes:
                 typer.echo(note)
-            _print(diagnosis)
+            _print(diagnosis, within)
             if out is not None:
                 typer.echo(f"Page: {out}")
-    if check and verdict.status == "bad":
+        failed = verdict.status == "bad" if within is None else not diagnosis.within(within).shown
+    if check and failed:
         raise typer.Exit(MISCALIBRATED)
 
 
@@ -163,13 +174,15 @@ def _warn_of_raw_units(scale: Scale) -> None:
     typer.echo(f"Warning: {words}", err=True)
 
 
-def as_record(diagnosis: Diagnosis | GroupedDiagnosis) -> dict[str, Any]:
-    """Verdict and findings, in values that JSON knows.
+def as_record(
+    diagnosis: Diagnosis | GroupedDiagnosis, *, within: float | None = None
+) -> dict[str, Any]:
+    """Verdict and findings, in values that JSON knows; with `within`, also `equivalence`.
 
     With groups, the verdict is that of all of them and the whole, the findings are of the whole,
     and `groups` has the record of each.
     """
-    verdict = diagnosis.verdict()
+    verdict = diagnosis.verdict(within=within)
     whole = _whole(diagnosis)
     record: dict[str, Any] = {
         "n": whole.n,
@@ -184,6 +197,9 @@ def as_record(diagnosis: Diagnosis | GroupedDiagnosis) -> dict[str, Any]:
         ],
         "skipped": whole.skipped,
     }
+    if within is not None:
+        claim = asdict(diagnosis.within(within))
+        record["equivalence"] = {name: _plain(value) for name, value in claim.items()}
     if isinstance(diagnosis, GroupedDiagnosis):
         record["groups"] = {name: as_record(one) for name, one in diagnosis.groups.items()}
     return record
@@ -197,10 +213,10 @@ def _whole(diagnosis: Diagnosis | GroupedDiagnosis) -> Diagnosis:
     return diagnosis.overall if isinstance(diagnosis, GroupedDiagnosis) else diagnosis
 
 
-def _print(diagnosis: Diagnosis | GroupedDiagnosis) -> None:
+def _print(diagnosis: Diagnosis | GroupedDiagnosis, within: float | None) -> None:
     console = Console()
     whole = _whole(diagnosis)
-    typer.echo(str(diagnosis.verdict()))
+    typer.echo(str(diagnosis.verdict(within=within)))
     console.print(_table({"": whole}))
     if isinstance(diagnosis, GroupedDiagnosis):
         console.print(_table(diagnosis.groups, "group", "rows"))
@@ -212,13 +228,14 @@ def _print(diagnosis: Diagnosis | GroupedDiagnosis) -> None:
 
 def _table(diagnoses: Mapping[str, Diagnosis], *named: str) -> Table:
     """The rows of whole pre-ranks, after the name and the number of rows where these are named."""
-    headings = ("error", "floor", "excess", "p (Holm)")
+    headings = ("error", "floor", "excess", "at most (95 %)", "p (Holm)")
     table = Table(*named, "pre-rank", *(Column(name, justify="right") for name in headings))
     for name, one in diagnoses.items():
         start = [escape(name), f"{one.n:,}"] if named else []
         for row in one.by_prerank.values():
             p = "" if math.isnan(row.p_holm) else p_text(row.p_holm)
-            numbers = [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", p]
+            most = "" if math.isnan(row.upper) else f"{row.upper:.4f}"
+            numbers = [f"{row.pce:.4f}", f"{row.floor:.4f}", f"{row.excess:+.4f}", most, p]
             table.add_row(*start, escape(row.prerank), *numbers)
         table.add_section()
     return table

@@ -6,7 +6,7 @@
 | 1 | the input or the file system does not allow it: one line on standard error says why |
 | 2 | unknown command, option or argument |
 | 3 | a study is not finished: the same command resumes it |
-| 4 | `diagnose --check` found evidence of miscalibration |
+| 4 | `diagnose --check` or `monitor --check` found evidence of miscalibration |
 | 130 | interrupted; no partial output is left |
 """
 

@@ -2,15 +2,19 @@
 
 from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
+from prerank.diagnosis.equivalence import Equivalence
 from prerank.diagnosis.measurement import diagnose, diagnose_by
+from prerank.diagnosis.monitors import Monitor
 from prerank.diagnosis.verdict import Verdict
 from prerank.distributions.affine import sample_spread
 
 __all__ = [
     "ALL",
     "Diagnosis",
+    "Equivalence",
     "Finding",
     "GroupedDiagnosis",
+    "Monitor",
     "Verdict",
     "diagnose",
     "diagnose_by",

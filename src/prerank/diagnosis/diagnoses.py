@@ -14,6 +14,7 @@ from prerank.calibration import ReliabilityCurve, reliability_band, reliability_
 from prerank.calibration.evidence import ALL, Finding, evidence_of
 from prerank.defaults import BAND_LEVEL, LEVELS, UNITS
 from prerank.diagnosis.diagnosis_page import diagnosis_page
+from prerank.diagnosis.equivalence import Equivalence, equivalence_of
 from prerank.diagnosis.verdict import Verdict, reach_verdict
 from prerank.extras import needed_by
 from prerank.pits.ranks import WEIGHTED
@@ -73,8 +74,9 @@ class Diagnosis:
 
         Columns: `prerank`, `component`, `pce`, `floor` (its expectation for a perfect predictor),
         `excess` (pce - floor), `p_value`, `p_holm` (corrected over the pre-ranks; only in their
-        rows), `ties` (fraction of samples that tie with the observation), `method`, `note`. For a
-        stack of predictors a first column `model` numbers them, and Holm is applied within each.
+        rows), `ties` (fraction of samples that tie with the observation), `method`, `note`, `lower`
+        and `upper` (limits of the true error, each at 95 %, for independent rows). For a stack of
+        predictors a first column `model` numbers them, and Holm is applied within each.
         """
         import pandas as pd
 
@@ -111,18 +113,29 @@ class Diagnosis:
             displays.append(ReliabilityDisplay(curve, band, label=label, names=names))
         return displays
 
-    def verdict(self, *, model: int = 0) -> Verdict:
+    def within(self, tolerance: float, *, model: int = 0) -> Equivalence:
+        """Whether the true error of every row of the table is at most a tolerance, at 95 %.
+
+        Args:
+            tolerance: such as 0.03.
+            model: which one, of a stack of predictors.
+        """
+        return equivalence_of([f for f in self.findings if f.model == model], tolerance)
+
+    def verdict(self, *, model: int = 0, within: float | None = None) -> Verdict:
         """What is wrong, in words, and what to try.
 
         Args:
             model: which one, of a stack of predictors.
+            within: say also whether the forecast is calibrated to within this error.
         """
         if model not in self._verdicts:
             evidence = evidence_of(self.findings, self.pits, model=model, levels=self.levels)
             self._verdicts[model] = reach_verdict(
                 evidence, n=self.n, remarks=self.remarks, tests=self.tests, units=self.units
             )
-        return self._verdicts[model]
+        verdict = self._verdicts[model]
+        return verdict if within is None else _extended(verdict, self.within(within, model=model))
 
     @needed_by("Diagnosis.plot")
     def plot(
@@ -142,14 +155,18 @@ class Diagnosis:
         return ReliabilityGrid(rows).plot(figure)
 
     @needed_by("Diagnosis.to_html")
-    def to_html(self, path: str | PathLike[str], **options: Any) -> Path:
+    def to_html(
+        self, path: str | PathLike[str], *, within: float | None = None, **options: Any
+    ) -> Path:
         """Write one page that needs nothing else: verdict, table, pictures, settings.
 
         Args:
             path: of the file.
+            within: as for `verdict`.
             options: `title` of the page, and others of
                 `prerank.diagnosis.diagnosis_page.diagnosis_page`; a stack of predictors has none.
         """
+        options = {"verdict": self.verdict(within=within)} | options
         return write_page(diagnosis_page(self, **options), path)
 
     @cached_property
@@ -201,8 +218,25 @@ class GroupedDiagnosis:
             ]
         )
 
-    def verdict(self) -> Verdict:
-        """That of all rows, and how many groups are wrong: bad news where any of these is."""
+    def within(self, tolerance: float) -> Equivalence:
+        """Whether the true error of all rows, and of those of every group, is at most a tolerance.
+
+        Args:
+            tolerance: such as 0.03.
+        """
+        every = (self.overall, *self.groups.values())
+        return equivalence_of([f for one in every for f in one.findings], tolerance)
+
+    def verdict(self, *, within: float | None = None) -> Verdict:
+        """That of all rows, and how many groups are wrong: bad news where any of these is.
+
+        Args:
+            within: say also whether all groups are calibrated to within this error.
+        """
+        verdict = self._verdict()
+        return verdict if within is None else _extended(verdict, self.within(within))
+
+    def _verdict(self) -> Verdict:
         whole = self.overall.verdict()
         wrong = [name for name, one in self.groups.items() if one.verdict().status == "bad"]
         point = f"Within groups: evidence of miscalibration in {len(wrong)} of {len(self.groups)}."
@@ -214,15 +248,27 @@ class GroupedDiagnosis:
         return replace(verdict, status="bad", headline=headline)
 
     @needed_by("GroupedDiagnosis.to_html")
-    def to_html(self, path: str | PathLike[str], **options: Any) -> Path:
+    def to_html(
+        self, path: str | PathLike[str], *, within: float | None = None, **options: Any
+    ) -> Path:
         """Write the page of all rows, with a row of a table and a verdict for each group.
 
         Args:
             path: of the file.
+            within: as for `verdict`.
             options: as for `Diagnosis.to_html`.
         """
-        page = diagnosis_page(self.overall, verdict=self.verdict(), groups=self.groups, **options)
+        verdict = self.verdict(within=within)
+        page = diagnosis_page(self.overall, verdict=verdict, groups=self.groups, **options)
         return write_page(page, path)
+
+
+def _extended(verdict: Verdict, claim: Equivalence) -> Verdict:
+    """A verdict with what is shown about a tolerance: the headline where nothing is wrong."""
+    if claim.shown and verdict.status != "bad":
+        points = (verdict.headline, *verdict.points)
+        return replace(verdict, status="good", headline=str(claim), points=points)
+    return replace(verdict, points=(*verdict.points, str(claim)))
 
 
 def _table_lines(records: Sequence[dict[str, object]]) -> list[str]:

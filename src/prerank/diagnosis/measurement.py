@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, TransformedDistribution
 
-from prerank.calibration import tie_remarks
+from prerank.calibration import member_remarks, tie_remarks
 from prerank.calibration.evidence import corrected_findings, findings_of
 from prerank.defaults import LEVELS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
@@ -200,7 +200,7 @@ def _measure(
         results=tuple(results),
         targets=tuple(targets),
         skipped=skipped,
-        remarks=tie_remarks(dist, observed, targets),
+        remarks=(*tie_remarks(dist, observed, targets), *member_remarks(dist, observed)),
         null_seed=int(torch.randint(2**31, (), generator=source)),
         units=words,
     )

@@ -1,6 +1,7 @@
 """Figures from finished results."""
 
 from prerank.report.corners import CornerDisplay
+from prerank.report.evidence_paths import EvidenceDisplay
 from prerank.report.histogram_display import PITHistogramDisplay
 from prerank.report.reliability import ReliabilityDisplay, ReliabilityGrid
 from prerank.report.traces import SelectionDisplay
@@ -8,6 +9,7 @@ from prerank.report.wording import reliability_caption
 
 __all__ = [
     "CornerDisplay",
+    "EvidenceDisplay",
     "PITHistogramDisplay",
     "ReliabilityDisplay",
     "ReliabilityGrid",

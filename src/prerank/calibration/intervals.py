@@ -1,0 +1,147 @@
+r"""Confidence limits of the true PCE, which hold for calibrated and miscalibrated forecasts alike.
+
+The true PCE is that of the distribution F of the PITs, :math:`e(F) = \frac1M \sum_j |F(\alpha_j) -
+\alpha_j|`; the PCE of n rows is :math:`e(\hat F)`. A bootstrap of it fails near calibration, where
+e has a kink. Two inequalities hold everywhere.
+
+*Above.* e is convex, so with :math:`s_j` the sign of :math:`F(\alpha_j) - \alpha_j`
+
+.. math:: e(F) - e(\hat F) \le -\frac1M \sum_j s_j (\hat F - F)(\alpha_j)
+          = -\frac1n \sum_i \big(g(Z_i) - E g(Z)\big), \qquad g(z) = \frac1M \sum_j s_j 1\{z \le
+          \alpha_j\}:
+
+the deviation of one mean of independent numbers. g is not known, but it changes by at most 1/M
+between neighbouring levels, so its variance is at most that of Q, the PIT rounded to levels. Hence
+:math:`e(\hat F) + t\,\mathrm{sd}(Q) / \sqrt n`, about :math:`0.475 / \sqrt n` above the PCE for
+PITs that are nearly uniform.
+
+*Below.* By the triangle inequality :math:`e(\hat F) - e(F) \le \frac1M \sum_j |\hat F - F|
+(\alpha_j)`, which for many rows is distributed as the mean of :math:`|B(F(\alpha_j))| / \sqrt n`
+with a Brownian bridge B. Its quantile is continuous in F, so :math:`\hat F` can take its place.
+
+*Means over components* depend on how these move together. Their standard deviation is at most the
+mean of the standard deviations, and a norm of a Gaussian process exceeds its mean by z times the
+largest standard deviation of its projections with probability :math:`1 - \Phi(z)` at most (Borell
+and Tsirelson, Ibragimov and Sudakov): limits that hold under any dependence.
+
+Each limit holds with the stated probability on its own, for rows that are independent of each
+other, and as closely as means of n bounded numbers are normal.
+"""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prerank.calibration.curves import check_pits, level_cdf, level_index, pce_of_curve
+from prerank.defaults import BAND_LEVEL, LEVELS
+from prerank.errors import InputError, ShapeError
+
+__all__ = ["ErrorLimits", "mean_pce_limits", "pce_limits"]
+
+_PATHS, _STEPS = 4000, 200
+_LARGEST = 0.5  # PCE that there is: all PITs at one end
+
+
+class ErrorLimits(NamedTuple):
+    """Limits of the true PCE; each holds with the given probability."""
+
+    lower: Tensor
+    upper: Tensor
+
+
+def pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVEL) -> ErrorLimits:
+    """Confidence limits of the true PCE of each component.
+
+    Args:
+        z: PITs of independent rows, `(N, J)`.
+        levels: as in `pce`.
+        level: probability with which each limit holds.
+
+    Returns:
+        `(J,)` each, in float64.
+
+    Example:
+        >>> z = torch.rand(1000, 1, generator=torch.Generator().manual_seed(0))
+        >>> lower, upper = pce_limits(z)
+        >>> float(lower), bool(upper < 0.03)
+        (0.0, True)
+    """
+    pits = _checked(z, level)
+    curve = level_cdf(pits, levels)
+    error, root = pce_of_curve(curve), math.sqrt(len(pits))
+    areas = torch.stack([_areas(column).quantile(level) for column in curve.mT])
+    return _limited(error, areas / root, _quantile(len(pits), level) * _spread(pits, levels) / root)
+
+
+def mean_pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVEL) -> ErrorLimits:
+    """Confidence limits of the mean of the true PCEs of several components, however dependent.
+
+    Args:
+        z: PITs of independent rows, `(N, J)`.
+        levels: as in `pce`.
+        level: probability with which each limit holds.
+
+    Returns:
+        Two scalars, in float64; those of `pce_limits` where J is 1.
+
+    Example:
+        >>> z = torch.rand(1000, 3, generator=torch.Generator().manual_seed(0)).square()
+        >>> bool(mean_pce_limits(z).lower > 0.1)
+        True
+    """
+    pits = _checked(z, level)
+    if pits.shape[1] == 1:
+        return ErrorLimits(*(limit[0] for limit in pce_limits(pits, levels=levels, level=level)))
+    curve, root = level_cdf(pits, levels), math.sqrt(len(pits))
+    above = _quantile(len(pits), level) * _spread(pits, levels).mean() / root
+    # The mean of |B(u)| is that of a normal variable with variance u (1 - u).
+    area = (2 / math.pi * curve * (1 - curve)).sqrt().mean() / root
+    return _limited(pce_of_curve(curve).mean(), area + above, above)
+
+
+def _checked(z: object, level: float) -> Tensor:
+    pits = check_pits(z)
+    if pits.dim() != 2:
+        raise ShapeError(f"z must have shape (N, J), got {tuple(pits.shape)}")
+    if not 0.5 < level < 1:
+        raise InputError(f"level must be between 0.5 and 1, got {level!r}")
+    return pits
+
+
+def _limited(error: Tensor, below: Tensor, above: Tensor) -> ErrorLimits:
+    return ErrorLimits((error - below).clamp(min=0), (error + above).clamp(max=_LARGEST))
+
+
+def _spread(pits: Tensor, levels: int) -> Tensor:
+    """Standard deviation of PITs rounded to levels, with one more at each end.
+
+    These two keep a few rows that happen to be alike from looking like certainty.
+    """
+    ends = torch.tensor([0, levels - 1], device=pits.device)
+    index = level_index(pits, levels)
+    return (
+        torch.cat([index, ends.unsqueeze(-1).expand(2, index.shape[-1])]).double().std(0) / levels
+    )
+
+
+def _quantile(n: int, level: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(n, level))
+
+
+def _areas(cdf: Tensor) -> Tensor:
+    """Means over the levels of |B(F)|, one for each path of a Brownian bridge."""
+    at = (cdf * _STEPS).round().long().cpu()
+    return _bridges().index_select(1, at).abs().mean(1).to(cdf)
+
+
+@lru_cache(maxsize=1)
+def _bridges() -> Tensor:
+    noise = torch.Generator().manual_seed(0)
+    steps = torch.randn(_PATHS, _STEPS, generator=noise, dtype=torch.float64) / math.sqrt(_STEPS)
+    path = torch.cat([steps.new_zeros(_PATHS, 1), steps.cumsum(1)], 1)
+    return path - path[:, -1:] * torch.linspace(0, 1, _STEPS + 1, dtype=torch.float64)

@@ -1,0 +1,126 @@
+"""What kind of fault makes a region differ: location, spread, skew, tails or dependence."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from prerank.calibration.regions import Region, Score
+
+__all__ = ["FaultKind", "RegionFault", "region_faults"]
+
+FaultKind = Literal["shift", "spread", "skew", "tails", "dependence", "other"]
+
+_EVIDENCE = 3.5  # studentised difference from which on a target is named
+_ALSO = 3.0  # that of further targets, and half of the largest one
+_OF_PEAK = 0.25  # share of the largest difference that targets must reach, to be named at all
+_MOSTLY_SHIFT = 0.7
+_TAIL_SHARE, _TAIL_EVIDENCE = 0.4, 2.0
+# Means of L_2 and L_4 where a normal forecast has 1 / r of the standard deviation of the truth, for
+# r = .2, .4, .5, .7, .85, 1, 1.2, 1.5, 2, 3, 5: a fourth moment beside this line is one of tails.
+_SPREAD = (-1.02, -0.823, -0.688, -0.403, -0.194, 0.0, 0.23, 0.515, 0.862, 1.273, 1.635)
+_FOURTH = (0.85, 0.393, 0.196, -0.023, -0.05, 0.0, 0.135, 0.393, 0.807, 1.398, 1.985)
+
+
+@dataclass(frozen=True)
+class RegionFault:
+    """One kind of deviation in a region.
+
+    Attributes:
+        kind: of the deviation.
+        sign: 1 where PITs are larger, at both ends, skewed to the right, or of heavier tails than
+            predicted; or targets move together more. -1 for the contrary.
+        prerank: label of the pre-rank that shows it.
+        components: their numbers.
+        elsewhere: whether the other rows deviate, and those of the region less so.
+    """
+
+    kind: FaultKind
+    sign: int
+    prerank: str
+    components: tuple[int, ...]
+    elsewhere: bool
+
+
+def region_faults(region: Region, scores: tuple[Score, ...]) -> tuple[RegionFault, ...]:
+    """Name the fault: that of targets where they show it, else that of the dependence.
+
+    Args:
+        region: with the differences of all scores.
+        scores: what these are.
+    """
+    z = {score: float(value) for score, value in zip(scores, region.z, strict=True)}
+    margins = {score: value for score, value in z.items() if score.prerank == "marginal"}
+    peak = max(map(abs, z.values()))
+    largest = max(map(abs, margins.values()), default=0.0)
+    if largest >= max(_EVIDENCE, _OF_PEAK * peak):
+        return _margin_faults(region, scores, margins, max(_ALSO, largest / 2))
+    return (_joint_fault(region, scores, z),)
+
+
+def _margin_faults(
+    region: Region, scores: tuple[Score, ...], z: dict[Score, float], least: float
+) -> tuple[RegionFault, ...]:
+    """Targets of the same kind of fault, together."""
+    targets = sorted({score.component for score, value in z.items() if abs(value) >= least})
+    moments = {}
+    for target in targets:
+        at = [scores.index(Score("marginal", target, degree)) for degree in (1, 2, 3, 4)]
+        inside, outside = region.inside[at], region.outside[at]
+        elsewhere = bool(inside.norm() < outside.norm())
+        moments[target] = elsewhere, (outside if elsewhere else inside).numpy()
+    groups: dict[tuple[str, int, bool], list[int]] = {}
+    for target, (elsewhere, (m1, m2, m3, m4)) in moments.items():
+        top = max(map(abs, (m1, m2, m3, m4)))
+        if abs(m1) >= _MOSTLY_SHIFT * top:
+            key = ("shift", _sign(m1), elsewhere)
+        elif abs(m3) == top:
+            key = ("skew", _sign(m3), elsewhere)
+        else:
+            key = ("spread", _sign(m2), elsewhere)
+        groups.setdefault(key, []).append(target)
+    faults = []
+    for (kind, sign, elsewhere), members in groups.items():
+        if kind == "spread":
+            _, m2, _, m4 = np.mean([moments[target][1] for target in members], axis=0)
+            beside = float(m4 - np.interp(m2, _SPREAD, _FOURTH))
+            evidence = abs(beside) * math.sqrt(len(region.rows))
+            if abs(beside) >= _TAIL_SHARE * abs(m2) and evidence >= _TAIL_EVIDENCE:
+                kind, sign = "tails", _sign(beside)
+        faults.append(RegionFault(kind, sign, "marginal", tuple(members), elsewhere))  # type: ignore[arg-type]
+    return tuple(faults)
+
+
+def _joint_fault(
+    region: Region, scores: tuple[Score, ...], z: dict[Score, float]
+) -> RegionFault:
+    """A fault that no target shows alone: of the mean or the distances of targets, or another."""
+    mean, apart = Score("location", 0, 2), Score("scale", 0, 1)
+    number = max(range(len(scores)), key=lambda k: abs(float(region.z[k])))
+    if mean in z and apart in z and z[mean] * z[apart] < 0:
+        number = max((mean, apart), key=lambda score: abs(z[score]))
+        number = scores.index(number)
+        if abs(z[scores[number]]) >= _ALSO:
+            elsewhere, value = _stronger(region, number)
+            together = value if scores[number] == mean else -value
+            return RegionFault("dependence", _sign(together), scores[number].prerank, (0,), elsewhere)
+        number = max(range(len(scores)), key=lambda k: abs(float(region.z[k])))
+    elsewhere, value = _stronger(region, number)
+    score = scores[number]
+    kind: FaultKind = "shift" if score.degree == 1 else "spread"
+    if score.prerank == "marginal":
+        kind = "other"
+    return RegionFault(kind, _sign(value), score.prerank, (score.component,), elsewhere)
+
+
+def _stronger(region: Region, number: int) -> tuple[bool, float]:
+    """Whether the other rows deviate more in a score, and the mean of those that do."""
+    inside, outside = float(region.inside[number]), float(region.outside[number])
+    elsewhere = abs(inside) < abs(outside)
+    return elsewhere, outside if elsewhere else inside
+
+
+def _sign(value: float | Tensor) -> int:
+    return 1 if value > 0 else -1

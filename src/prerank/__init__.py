@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         pit_histogram,
         reliability_curve,
     )
-    from prerank.diagnosis import Diagnosis, diagnose
+    from prerank.diagnosis import Diagnosis, diagnose, diagnose_where
     from prerank.distributions import Ensemble, GaussianMixture
     from prerank.errors import PrerankError
     from prerank.estimators import FlowRegressor, MixtureRegressor, load_model
@@ -53,6 +53,7 @@ __all__ = [
     "calibrate",
     "crps",
     "diagnose",
+    "diagnose_where",
     "energy_score",
     "load_model",
     "nll",

@@ -29,6 +29,12 @@ BAND_LEVEL = 0.95
 SIGNIFICANCE = 0.05
 """Corrected p-values below it are evidence of miscalibration."""
 
+N_PERMUTATIONS = 499
+"""Permutations of the rows in a search for regions of the inputs."""
+
+MAX_REGIONS = 3
+"""Largest number of regions that a search reports."""
+
 MAX_GROUPS = 1000
 """Largest number of groups of rows in one diagnosis."""
 

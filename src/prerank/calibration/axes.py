@@ -14,9 +14,7 @@ from prerank.inputs import column_labels, refuse_dataset, repeated
 
 __all__ = ["Axis", "Condition", "InputColumn", "input_columns"]
 
-OTHER_LEVELS = "other levels"
-MISSING = "missing"
-
+_OTHERS, _MISSING = "other levels", "missing"
 _MOST_LEVELS = 40
 
 
@@ -45,7 +43,7 @@ class Condition:
     def __str__(self) -> str:
         """In words."""
         if self.level is not None:
-            verb = "is one of the" if self.level == OTHER_LEVELS else "is"
+            verb = "is one of the" if self.level == _OTHERS else "is"
             return f"{self.name} {verb} {self.level}"
         if self.low is None:
             return f"{self.name} below {self.high:.4g}"
@@ -134,6 +132,15 @@ class InputColumn:
         """Whether all rows are alike, so that there is nothing to search."""
         return len(self.values) + len(self.levels) < 2
 
+    def meets(self, condition: Condition) -> npt.NDArray[np.bool_]:
+        """Which rows a condition holds for, `(N,)`."""
+        if condition.level is not None:
+            return self.members == self.levels.index(condition.level)
+        low = -np.inf if condition.low is None else condition.low
+        high = np.inf if condition.high is None else condition.high
+        met: npt.NDArray[np.bool_] = (self.numbers >= low) & (self.numbers <= high)
+        return met
+
     def cut(self, bins: int, rows: npt.NDArray[np.int64] | None = None) -> Axis:
         """Put the numbers into bins of about equal size, equal ones together.
 
@@ -220,11 +227,11 @@ def _column(name: str, values: Any) -> InputColumn:
         return _of_numbers(name, _as_floats(values))
     texts = list(values)
     missing = np.array([_is_missing(value) for value in texts])
-    present = [value for value, gone in zip(texts, missing, strict=True) if not gone]
+    pairs = list(zip(texts, missing, strict=True))
+    present = [value for value, gone in pairs if not gone]
     if not hasattr(values.dtype, "categories") and all(_is_number(value) for value in present):
-        numbers = np.array([np.nan if gone else float(v) for v, gone in zip(texts, missing)])
-        return _of_numbers(name, numbers)
-    return _of_texts(name, [MISSING if gone else str(v) for v, gone in zip(texts, missing)])
+        return _of_numbers(name, np.array([np.nan if gone else float(v) for v, gone in pairs]))
+    return _of_texts(name, [_MISSING if gone else str(value) for value, gone in pairs])
 
 
 def _of_numbers(name: str, numbers: npt.NDArray[np.float64]) -> InputColumn:
@@ -234,7 +241,7 @@ def _of_numbers(name: str, numbers: npt.NDArray[np.float64]) -> InputColumn:
             "correct them, or make them missing (NaN)"
         )
     missing = np.isnan(numbers)
-    levels = (MISSING,) if missing.any() else ()
+    levels = (_MISSING,) if missing.any() else ()
     return InputColumn(name, numbers, levels, np.where(missing, 0, -1))
 
 
@@ -245,7 +252,7 @@ def _of_texts(name: str, texts: Sequence[str]) -> InputColumn:
     place[order] = np.arange(len(order))
     names = [str(level) for level in levels[order]]
     if len(names) > _MOST_LEVELS:
-        names = [*names[: _MOST_LEVELS - 1], OTHER_LEVELS]
+        names = [*names[: _MOST_LEVELS - 1], _OTHERS]
     members = np.minimum(place[members], len(names) - 1)
     return InputColumn(name, np.full(len(texts), np.nan), tuple(names), members)
 
@@ -257,7 +264,7 @@ def _as_floats(values: Any) -> npt.NDArray[np.float64]:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or str(value) in ("nan", "NaT", "<NA>") and not isinstance(value, str)
+    return value is None or (str(value) in ("nan", "NaT", "<NA>") and not isinstance(value, str))
 
 
 def _is_number(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """What kind of fault makes a region differ: location, spread, skew, tails or dependence."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,7 +11,9 @@ from prerank.calibration.regions import Region, Score
 
 __all__ = ["FaultKind", "RegionFault", "region_faults"]
 
-FaultKind = Literal["shift", "spread", "skew", "tails", "dependence", "other"]
+FaultKind = Literal["shift", "spread", "skew", "tails", "dependence"]
+
+_KINDS: tuple[FaultKind, ...] = ("shift", "spread", "skew", "tails")  # by degree
 
 _EVIDENCE = 3.5  # studentised difference from which on a target is named
 _ALSO = 3.0  # that of further targets, and half of the largest one
@@ -71,47 +73,38 @@ def _margin_faults(
         inside, outside = region.inside[at], region.outside[at]
         elsewhere = bool(inside.norm() < outside.norm())
         moments[target] = elsewhere, (outside if elsewhere else inside).numpy()
-    groups: dict[tuple[str, int, bool], list[int]] = {}
+    groups: dict[tuple[FaultKind, int, bool], list[int]] = {}
     for target, (elsewhere, (m1, m2, m3, m4)) in moments.items():
         top = max(map(abs, (m1, m2, m3, m4)))
+        kind: FaultKind = "skew" if abs(m3) == top else "spread"
         if abs(m1) >= _MOSTLY_SHIFT * top:
-            key = ("shift", _sign(m1), elsewhere)
-        elif abs(m3) == top:
-            key = ("skew", _sign(m3), elsewhere)
-        else:
-            key = ("spread", _sign(m2), elsewhere)
-        groups.setdefault(key, []).append(target)
+            kind = "shift"
+        sign = _sign({"shift": m1, "spread": m2, "skew": m3}[kind])
+        groups.setdefault((kind, sign, elsewhere), []).append(target)
     faults = []
     for (kind, sign, elsewhere), members in groups.items():
+        fault = RegionFault(kind, sign, "marginal", tuple(members), elsewhere)
         if kind == "spread":
             _, m2, _, m4 = np.mean([moments[target][1] for target in members], axis=0)
             beside = float(m4 - np.interp(m2, _SPREAD, _FOURTH))
             evidence = abs(beside) * math.sqrt(len(region.rows))
             if abs(beside) >= _TAIL_SHARE * abs(m2) and evidence >= _TAIL_EVIDENCE:
-                kind, sign = "tails", _sign(beside)
-        faults.append(RegionFault(kind, sign, "marginal", tuple(members), elsewhere))  # type: ignore[arg-type]
+                fault = replace(fault, kind="tails", sign=_sign(beside))
+        faults.append(fault)
     return tuple(faults)
 
 
-def _joint_fault(
-    region: Region, scores: tuple[Score, ...], z: dict[Score, float]
-) -> RegionFault:
-    """A fault that no target shows alone: of the mean or the distances of targets, or another."""
+def _joint_fault(region: Region, scores: tuple[Score, ...], z: dict[Score, float]) -> RegionFault:
+    """A fault that no target shows alone: targets that move together more or less, or another."""
     mean, apart = Score("location", 0, 2), Score("scale", 0, 1)
-    number = max(range(len(scores)), key=lambda k: abs(float(region.z[k])))
-    if mean in z and apart in z and z[mean] * z[apart] < 0:
-        number = max((mean, apart), key=lambda score: abs(z[score]))
-        number = scores.index(number)
-        if abs(z[scores[number]]) >= _ALSO:
-            elsewhere, value = _stronger(region, number)
-            together = value if scores[number] == mean else -value
-            return RegionFault("dependence", _sign(together), scores[number].prerank, (0,), elsewhere)
-        number = max(range(len(scores)), key=lambda k: abs(float(region.z[k])))
-    elsewhere, value = _stronger(region, number)
-    score = scores[number]
-    kind: FaultKind = "shift" if score.degree == 1 else "spread"
-    if score.prerank == "marginal":
-        kind = "other"
+    if z.get(mean, 0.0) * z.get(apart, 0.0) < 0 and max(abs(z[mean]), abs(z[apart])) >= _ALSO:
+        score = max((mean, apart), key=lambda one: abs(z[one]))
+        elsewhere, value = _stronger(region, scores.index(score))
+        together = value if score == mean else -value
+        return RegionFault("dependence", _sign(together), score.prerank, (0,), elsewhere)
+    score = max(z, key=lambda one: abs(z[one]))
+    elsewhere, value = _stronger(region, scores.index(score))
+    kind = _KINDS[score.degree - 1]
     return RegionFault(kind, _sign(value), score.prerank, (score.component,), elsewhere)
 
 

@@ -238,9 +238,7 @@ def _located(
     z = scores[torch.from_numpy(member)].double().sum(0) / math.sqrt(m * (n - m) / (n - 1))
     weights = torch.zeros(len(values), dtype=torch.float64)
     weights[torch.from_numpy(rows)] = scan.weights(scores).double()
-    conditions = (
-        axis.condition(*side) for axis, side in zip(axes, peak.ranges, strict=True)
-    )
+    conditions = (axis.condition(*side) for axis, side in zip(axes, peak.ranges, strict=True))
     return Region(
         conditions=tuple(condition for condition in conditions if condition is not None),
         rows=rows[member],

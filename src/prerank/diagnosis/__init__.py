@@ -4,6 +4,7 @@ from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.diagnosis.measurement import diagnose, diagnose_by
 from prerank.diagnosis.verdict import Verdict
+from prerank.diagnosis.where import WhereDiagnosis, diagnose_where, regions_of_pits
 from prerank.distributions.affine import sample_spread
 
 __all__ = [
@@ -12,7 +13,10 @@ __all__ = [
     "Finding",
     "GroupedDiagnosis",
     "Verdict",
+    "WhereDiagnosis",
     "diagnose",
     "diagnose_by",
+    "diagnose_where",
+    "regions_of_pits",
     "sample_spread",
 ]

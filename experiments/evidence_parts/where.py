@@ -43,6 +43,7 @@ def lines(data_sets: int = 20) -> Iterator[dict[str, object]]:
         "too narrow and biased",
     ):
         yield _false_alarms(truth, 20 * data_sets)
+    yield second_region(20 * data_sets)
 
 
 def _power(fault: str, place: str, wrong: int, dim: int, data_sets: int) -> dict[str, object]:
@@ -146,5 +147,23 @@ def _false_alarms(truth: str, data_sets: int, n: int = 500, dim: int = 4) -> dic
         "n": n,
         "event": "p <= .05",
         "rate": alarms / data_sets,
+        "data_sets": data_sets,
+    }
+
+
+def second_region(data_sets: int, n: int = 500, dim: int = 2) -> dict[str, object]:
+    """How often a second region is reported where there is one, of an interval with 10 %."""
+    seconds = 0
+    for seed in range(data_sets):
+        dist, y, x, _ = planted_data("spread halved", PLACES[0], dim, dim, n, 20_000 + seed)
+        where = diagnose_where(dist, y, x, n_null=PERMUTATIONS, max_regions=2, generator=seed)
+        seconds += len(where.search.regions) > 1
+    return {
+        "scenario": "spread halved",
+        "place": PLACES[0],
+        "wrong_targets": f"{dim} of {dim}",
+        "n": n,
+        "event": "a second region",
+        "rate": seconds / data_sets,
         "data_sets": data_sets,
     }

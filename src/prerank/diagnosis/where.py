@@ -85,7 +85,7 @@ def diagnose_where(
         >>> dist = MultivariateNormal(torch.zeros(1000, 2), torch.eye(2))
         >>> print(diagnose_where(dist, y, humidity, names=["humidity"], n_null=99))
         Calibration differs over the inputs (p = 0.010).
-        - humidity above 80... (... rows, ... %): predictions too narrow in y1.
+        - humidity above 78.95 (216 rows, 21.6 %): predictions too narrow in y1.
     """
     pits, targets = measured_pits(
         dist, y, preranks=preranks, n_samples=n_samples, scale=scale, generator=generator

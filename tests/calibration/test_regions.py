@@ -7,7 +7,7 @@ import torch
 from scipy.stats import norm, t
 
 from prerank.calibration.axes import input_columns
-from prerank.calibration.region_faults import region_faults
+from prerank.calibration.region_faults import _FOURTH, _SPREAD, region_faults
 from prerank.calibration.regions import find_regions, legendre
 
 
@@ -107,3 +107,12 @@ def test_size(power):
         options = {"n_null": 39, "alpha": 0.05, "most": 1, "generator": g}
         alarms += find_regions({"marginal": z}, columns, **options).p_value <= 0.05
     assert alarms <= 18  # 99 % bound of a binomial with 200 trials and 5 %
+
+
+def test_moments_of_a_wrong_spread():
+    ratios = (0.2, 0.4, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 3, 5)
+    u = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
+    for ratio, second, fourth in zip(ratios, _SPREAD, _FOURTH, strict=True):
+        z = pits_of(ratio * norm.ppf(u))
+        assert abs(float(legendre(z, 2).mean()) - second) < 1e-3
+        assert abs(float(legendre(z, 4).mean()) - fourth) < 1e-3

@@ -63,14 +63,15 @@ def test_every_public_name_is_documented():
                         assert inspect.getdoc(value), f"{name}.{public}.{method} has no docstring"
 
 
-SCORING = ["pit", "smooth_pit", "diagnose", "nll", "energy_score", "variogram_score", "crps"]
+SCORING = ["pit", "smooth_pit", "diagnose", "diagnose_where", "nll", "energy_score"]
+SCORING += ["variogram_score", "crps"]
 
 
 @pytest.mark.parametrize("name", SCORING)
 def test_arguments_are_dist_and_y_and_then_keywords(name):
     parameters = list(inspect.signature(getattr(prerank, name)).parameters.values())
     assert [p.name for p in parameters[:2]] == ["dist", "y"]
-    free = 3 if name in ("pit", "smooth_pit") else 2
+    free = 3 if name in ("pit", "smooth_pit", "diagnose_where") else 2
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters[free:])
     for parameter in parameters:
         assert parameter.annotation is not parameter.empty

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         pit_histogram,
         reliability_curve,
     )
-    from prerank.diagnosis import Diagnosis, Monitor, diagnose
+    from prerank.diagnosis import Diagnosis, Monitor, diagnose, diagnose_where
     from prerank.distributions import Ensemble, GaussianMixture
     from prerank.errors import PrerankError
     from prerank.estimators import FlowRegressor, MixtureRegressor, load_model
@@ -54,6 +54,7 @@ __all__ = [
     "calibrate",
     "crps",
     "diagnose",
+    "diagnose_where",
     "energy_score",
     "load_model",
     "nll",

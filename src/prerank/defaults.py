@@ -32,6 +32,12 @@ SIGNIFICANCE = 0.05
 ALARM = 0.01
 """Probability that a monitor ever gives a false alarm."""
 
+N_PERMUTATIONS = 499
+"""Permutations of the rows in a search for regions of the inputs."""
+
+MAX_REGIONS = 3
+"""Largest number of regions that a search reports."""
+
 MAX_GROUPS = 1000
 """Largest number of groups of rows in one diagnosis."""
 

@@ -726,7 +726,8 @@ def test_every_public_function_is_in_these_tables():
     tested |= {reliability_curve, pit_histogram, null_pce}
     tested |= {ProjectedCalibrationError, GaussianMixture, Ensemble}
     exempt = {prerank.Diagnosis, PrerankError}  # nobody makes these but the package
-    # These have tables of their own, in test_penalty.py, recalibration/ and estimators/.
+    # These have tables of their own: test_penalty.py, diagnosis/, recalibration/, estimators/.
+    exempt |= {prerank.diagnose_where}
     exempt |= {prerank.CalibrationPenalty, prerank.MixtureRegressor, prerank.FlowRegressor}
     exempt |= {prerank.CalibrationHead, prerank.calibrate}
     exempt |= {prerank.load_model}

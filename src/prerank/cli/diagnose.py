@@ -21,11 +21,17 @@ from prerank.cli.messages import (
     working,
 )
 from prerank.defaults import SCALE, SEED
-from prerank.diagnosis import Diagnosis, GroupedDiagnosis, diagnose_by
+from prerank.diagnosis import (
+    Diagnosis,
+    GroupedDiagnosis,
+    WhereDiagnosis,
+    diagnose_by,
+    regions_of_pits,
+)
 from prerank.diagnosis import diagnose as diagnose_
 from prerank.distributions import Ensemble
 from prerank.errors import InputError
-from prerank.files import check_file, read_forecasts, writing
+from prerank.files import Forecasts, check_file, read_forecasts, writing
 from prerank.moved import END
 from prerank.report.wording import joined_names, p_text
 
@@ -66,6 +72,10 @@ def diagnose(
     ] = None,
     by: Annotated[
         str | None, typer.Option(metavar="GROUP", help="Column that names the group of each row.")
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(help="Table of inputs: search them for regions where calibration differs."),
     ] = None,
     preranks: Annotated[
         str | None,
@@ -115,7 +125,7 @@ def diagnose(
         if raw_units:
             _warn_of_raw_units(scale)
         if out is not None:
-            check_file(out, samples, observations)
+            check_file(out, samples, observations, *filter(None, [inputs]))
             if out.suffix.lower() not in (".html", ".htm"):
                 raise InputError(f"{out}: the page to write must end in .html or .htm")
         with working("reading", quiet):
@@ -127,6 +137,7 @@ def diagnose(
                 sample=sample,
                 sample_axis=sample_axis,
                 by=by,
+                inputs=inputs,
             )
         notes = [f"Note: {remark}." for remark in forecasts.remarks]
         with working("diagnosing", quiet):
@@ -138,6 +149,7 @@ def diagnose(
                 diagnosis = diagnose_(dist, y, **options)
             else:
                 diagnosis = diagnose_by(dist, y, groups, **options)
+            where = _regions(forecasts, diagnosis, seed)
             if out is not None:
                 size, n, dim = forecasts.samples.shape
                 settings = {
@@ -146,20 +158,22 @@ def diagnose(
                     "targets": joined_names(forecasts.targets),
                     "units": _whole(diagnosis).units,
                 }
+                settings |= {} if inputs is None else {"inputs": str(inputs)}
                 with writing(out):
                     title = f"Forecasts in {samples.name}"
                     diagnosis.to_html(
-                        out, title=title, settings=settings, notes=notes, within=within
+                        out, title=title, settings=settings, notes=notes, within=within, where=where
                     )
         verdict = diagnosis.verdict(within=within)
         if as_json:
-            print_json(as_record(diagnosis, within=within) | {"remarks": list(forecasts.remarks)})
+            record = as_record(diagnosis, within=within) | _where_record(where)
+            print_json(record | {"remarks": list(forecasts.remarks)})
         elif quiet:
             typer.echo(verdict.headline)
         else:
             for note in notes:
                 typer.echo(note)
-            _print(diagnosis, within)
+            _print(diagnosis, within, where)
             if out is not None:
                 typer.echo(f"Page: {out}")
         failed = verdict.status == "bad" if within is None else not diagnosis.within(within).shown
@@ -205,6 +219,23 @@ def as_record(
     return record
 
 
+def _regions(
+    forecasts: Forecasts, diagnosis: Diagnosis | GroupedDiagnosis, seed: int
+) -> WhereDiagnosis | None:
+    """Regions of the inputs, where these were given."""
+    if forecasts.inputs is None:
+        return None
+    pits = _whole(diagnosis).pits
+    return regions_of_pits(pits, forecasts.inputs, targets=forecasts.targets, generator=seed)
+
+
+def _where_record(where: WhereDiagnosis | None) -> dict[str, Any]:
+    if where is None:
+        return {}
+    found = {"p_value": where.p_value, "headline": where.headline, "regions": where.records()}
+    return {"where": found}
+
+
 def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -213,7 +244,9 @@ def _whole(diagnosis: Diagnosis | GroupedDiagnosis) -> Diagnosis:
     return diagnosis.overall if isinstance(diagnosis, GroupedDiagnosis) else diagnosis
 
 
-def _print(diagnosis: Diagnosis | GroupedDiagnosis, within: float | None) -> None:
+def _print(
+    diagnosis: Diagnosis | GroupedDiagnosis, within: float | None, where: WhereDiagnosis | None
+) -> None:
     console = Console()
     whole = _whole(diagnosis)
     typer.echo(str(diagnosis.verdict(within=within)))
@@ -224,6 +257,8 @@ def _print(diagnosis: Diagnosis | GroupedDiagnosis, within: float | None) -> Non
             typer.echo(f"{name}: {one.verdict().headline}")
     for label, reason in whole.skipped.items():
         typer.echo(f"Skipped {label}: {reason}")
+    if where is not None:
+        typer.echo(str(where))
 
 
 def _table(diagnoses: Mapping[str, Diagnosis], *named: str) -> Table:

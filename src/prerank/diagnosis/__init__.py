@@ -6,6 +6,7 @@ from prerank.diagnosis.equivalence import Equivalence
 from prerank.diagnosis.measurement import diagnose, diagnose_by
 from prerank.diagnosis.monitors import Monitor
 from prerank.diagnosis.verdict import Verdict
+from prerank.diagnosis.where import WhereDiagnosis, diagnose_where, regions_of_pits
 from prerank.distributions.affine import sample_spread
 
 __all__ = [
@@ -16,7 +17,10 @@ __all__ = [
     "GroupedDiagnosis",
     "Monitor",
     "Verdict",
+    "WhereDiagnosis",
     "diagnose",
     "diagnose_by",
+    "diagnose_where",
+    "regions_of_pits",
     "sample_spread",
 ]

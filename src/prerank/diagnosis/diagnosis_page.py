@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from prerank.diagnosis.diagnoses import Diagnosis
+    from prerank.diagnosis.where import WhereDiagnosis
     from prerank.training import Selection
 
 __all__ = ["diagnosis_page"]
@@ -41,6 +42,7 @@ def diagnosis_page(
     change: str = "the penalty",
     selection: "Selection | None" = None,
     examples: Sequence[CornerDisplay] = (),
+    where: "WhereDiagnosis | None" = None,
     settings: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
 ) -> Page:
@@ -55,6 +57,7 @@ def diagnosis_page(
         change: what the predictor went through since then.
         selection: how the strength was chosen.
         examples: single predictions with their observations.
+        where: regions of the inputs; they get a section of their own.
         settings: what else to state at the end, beside numbers of rows and versions.
         notes: what to add below the verdict.
     """
@@ -67,7 +70,7 @@ def diagnosis_page(
         mood=verdict.status,
         points=(*verdict.points, *notes),
         advice=verdict.advice,
-        sections=tuple(_sections(findings, before, change, groups, selection, examples)),
+        sections=tuple(_sections(findings, before, change, groups, selection, examples, where)),
         settings={"rows": f"{findings.n:,}", **(settings or {}), **versions()},
     )
 
@@ -79,6 +82,7 @@ def _sections(
     groups: "Mapping[str, Diagnosis] | None",
     selection: "Selection | None",
     examples: Sequence[CornerDisplay],
+    where: "WhereDiagnosis | None",
 ) -> Iterator[Section]:
     skipped = tuple(f"Skipped {label}: {reason}" for label, reason in findings.skipped.items())
     table = findings.table.drop(columns=[] if findings.table.note.any() else ["note"])
@@ -89,6 +93,8 @@ def _sections(
     if groups is not None:
         headlines = tuple(f"{name}: {one.verdict().headline}" for name, one in groups.items())
         yield Section("Within groups", headlines, _group_table(groups), legend)
+    if where is not None:
+        yield _places(where)
     yield _reliability(findings, before, change)
     yield _histograms(findings)
     if selection is not None:
@@ -109,6 +115,18 @@ def _sections(
         for label, one in words.items()
     )
     yield Section("What the pre-ranks ask", questions)
+
+
+def _places(where: "WhereDiagnosis") -> Section:
+    """Regions of the inputs in which calibration differs, each with a picture."""
+    table = where.regions.drop(columns=["prerank"]) if where.search.regions else None
+    return Section(
+        "Where in the data",
+        (where.headline, *where.points),
+        table,
+        _WORDS["legend_of_regions"] if table is not None else {},
+        tuple(_drawn(one, f"Region {k + 1}") for k, one in enumerate(where.displays())),
+    )
 
 
 def _comparison(before: "Diagnosis", after: "Diagnosis", change: str) -> Section:

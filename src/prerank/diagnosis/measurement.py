@@ -22,7 +22,7 @@ from prerank.pits import ProjectedPIT, project_pits
 from prerank.pits.ranks import labels_of
 from prerank.preranks import PreRank, PreRankLike, applicable
 
-__all__ = ["diagnose", "diagnose_by"]
+__all__ = ["diagnose", "diagnose_by", "measured_pits"]
 
 
 def diagnose(
@@ -121,6 +121,20 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
     return GroupedDiagnosis(whole, dict(zip(rows, others, strict=True)))
 
 
+def measured_pits(
+    dist: Distribution,
+    y: object,
+    *,
+    preranks: PreRankLike | None,
+    n_samples: int,
+    scale: object,
+    generator: torch.Generator | int | None,
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """PITs `(..., N, J)` of every pre-rank by label, as in `diagnose`, and the names of targets."""
+    measured = _measure(dist, y, preranks, n_samples, scale, generator, None, with_null_pits=False)
+    return {one.prerank.label: one.z for one in measured.results}, measured.targets
+
+
 @dataclass(frozen=True)
 class _Measurement:
     """PITs of every pre-rank, not yet judged.
@@ -167,6 +181,7 @@ def _measure(
     scale: object,
     generator: torch.Generator | int | None,
     units: str | None,
+    with_null_pits: bool = True,
 ) -> _Measurement:
     """The PITs of `diagnose`, whose arguments these are."""
     check_distribution(dist)
@@ -179,7 +194,7 @@ def _measure(
 
     def pits_of(of: Distribution, at: Tensor, chosen: tuple[PreRank, ...]) -> list[ProjectedPIT]:
         return project_pits(
-            of, at, chosen, n_samples=n_samples, generator=source, with_null_pits=True
+            of, at, chosen, n_samples=n_samples, generator=source, with_null_pits=with_null_pits
         )
 
     divisors, words = divisors_of(scale, dist, observed, units)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +14,15 @@ from prerank.extras import needed_by
 from prerank.files.alignment import Choices, Matched
 from prerank.files.column_files import ROW_NUMBERS, TABLES, read_frame
 from prerank.files.frames import Frame, listed, naming, option
+from prerank.files.input_tables import match_inputs
 from prerank.files.netcdf import SampleGrid, read_dataset
 from prerank.files.sample_arrays import SampleArrays, read_arrays
 from prerank.files.sample_tables import SampleTable
 from prerank.files.user_tables import Names, pick_names
 from prerank.inputs import repeated
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "NETCDF",
@@ -45,6 +50,7 @@ class Forecasts:
         groups: the group of each row, N of them; None where none were asked for.
         remarks: sentences on how the files were read, and on what was left out.
         sample_axis: the axis of the samples in a file of arrays.
+        inputs: of each row, N of them; None where none were asked for.
 
     Example:
         >>> forecasts = Forecasts(np.zeros((20, 5, 2)), np.ones((5, 2)), ("wind", "rain"))
@@ -58,6 +64,7 @@ class Forecasts:
     groups: tuple[str, ...] | None = None
     remarks: tuple[str, ...] = ()
     sample_axis: int | None = None
+    inputs: "pd.DataFrame | None" = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
@@ -85,6 +92,7 @@ def read_forecasts(
     sample: str | None = None,
     sample_axis: int | None = None,
     by: str | None = None,
+    inputs: str | os.PathLike[str] | None = None,
 ) -> Forecasts:
     r"""Read samples of forecasts and what was observed, and put them side by side.
 
@@ -115,6 +123,8 @@ def read_forecasts(
         sample: the column or dimension that numbers the samples, if it has another name.
         sample_axis: the axis of the samples in an array; by default the first that fits.
         by: a column whose values, as text, are the groups of the rows.
+        inputs: path of a table of inputs, which finds the rows of the observations as forecasts
+            do.
 
     Raises:
         InputError: when a file cannot be read or used; the message begins with its path.
@@ -173,7 +183,12 @@ def read_forecasts(
             left = [name for name in found if name not in matched.targets]
             if left:  # a name that is spelt differently, for instance
                 remarks = (*remarks, f"{what} were not judged: {listed(left)}")
-    return Forecasts(matched.values, values, matched.targets, groups, remarks, matched.sample_axis)
+    table = None
+    if inputs is not None:
+        table, unused = match_inputs(inputs, frame, matched.rows, matched.targets, choices)
+        remarks = (*remarks, *unused)
+    axis = matched.sample_axis
+    return Forecasts(matched.values, values, matched.targets, groups, remarks, axis, table)
 
 
 def open_samples(path: Path) -> SampleTable | SampleArrays | SampleGrid:

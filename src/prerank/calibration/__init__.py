@@ -23,11 +23,13 @@ from prerank.calibration.error import (
     tie_remarks,
 )
 from prerank.calibration.nulls import component_null, holm, null_pce, p_value
+from prerank.calibration.omnibus import OmnibusTest, omnibus_test
 from prerank.calibration.shapes import DeviationShape, deviation_shapes, histogram_shapes
 
 __all__ = [
     "DeviationShape",
     "HistogramBand",
+    "OmnibusTest",
     "PITHistogram",
     "ProjectedCalibrationError",
     "ReliabilityBand",
@@ -40,6 +42,7 @@ __all__ = [
     "holm",
     "mean_spread",
     "null_pce",
+    "omnibus_test",
     "p_value",
     "pce",
     "pce_floor",

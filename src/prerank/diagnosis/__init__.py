@@ -3,6 +3,7 @@
 from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.diagnosis.measurement import diagnose, diagnose_by
+from prerank.diagnosis.omnibus_check import check_omnibus
 from prerank.diagnosis.verdict import Verdict
 from prerank.distributions.affine import sample_spread
 
@@ -12,6 +13,7 @@ __all__ = [
     "Finding",
     "GroupedDiagnosis",
     "Verdict",
+    "check_omnibus",
     "diagnose",
     "diagnose_by",
     "sample_spread",

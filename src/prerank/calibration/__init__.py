@@ -25,12 +25,14 @@ from prerank.calibration.error import (
 from prerank.calibration.intervals import ErrorLimits, mean_pce_limits, pce_limits
 from prerank.calibration.member_remarks import member_remarks
 from prerank.calibration.nulls import component_null, holm, null_pce, p_value
+from prerank.calibration.omnibus import OmnibusTest, omnibus_test
 from prerank.calibration.shapes import DeviationShape, deviation_shapes, histogram_shapes
 
 __all__ = [
     "DeviationShape",
     "ErrorLimits",
     "HistogramBand",
+    "OmnibusTest",
     "PITHistogram",
     "ProjectedCalibrationError",
     "ReliabilityBand",
@@ -45,6 +47,7 @@ __all__ = [
     "mean_spread",
     "member_remarks",
     "null_pce",
+    "omnibus_test",
     "p_value",
     "pce",
     "pce_floor",

@@ -13,8 +13,9 @@ from torch import Tensor
 from prerank.calibration.axes import Condition, InputColumn
 from prerank.calibration.nulls import p_value
 from prerank.calibration.scan import Grid, Scan
+from prerank.numerics.polynomials import legendre
 
-__all__ = ["Region", "RegionSearch", "Score", "find_regions", "legendre", "pit_scores"]
+__all__ = ["Region", "RegionSearch", "Score", "find_regions", "pit_scores"]
 
 _BINS, _PAIR_BINS = 40, 6  # of one input, and of each of two
 # Where the bounds are found, once the inputs are known: multiples, so that no box is lost.
@@ -87,22 +88,6 @@ class RegionSearch:
     candidate: Region | None
 
 
-def legendre(z: Tensor, degree: int) -> Tensor:
-    r"""Orthonormal Legendre polynomials on [0, 1]: mean 0 and variance 1 for uniform PITs.
-
-    .. math:: L_d(z) = \sqrt{2 d + 1} \, P_d(2 z - 1)
-
-    Example:
-        >>> legendre(torch.tensor([0.0, 0.5, 1.0]), 2)
-        tensor([ 2.2361, -1.1180,  2.2361])
-    """
-    u = 2 * z - 1
-    before, now = torch.ones_like(u), u
-    for d in range(1, degree):
-        before, now = now, ((2 * d + 1) * u * now - d * before) / (d + 1)
-    return math.sqrt(2 * degree + 1) * now
-
-
 def pit_scores(pits: Mapping[str, Tensor]) -> tuple[tuple[Score, ...], Tensor]:
     """Scores of all PITs: four of each target, two of each component of other pre-ranks.
 
@@ -117,9 +102,10 @@ def pit_scores(pits: Mapping[str, Tensor]) -> tuple[tuple[Score, ...], Tensor]:
     """
     scores, values = [], []
     for label, z in pits.items():
-        for degree in (1, 2, 3, 4) if label == "marginal" else (1, 2):
+        polynomials = legendre(2 * z.detach().double().cpu() - 1, 4 if label == "marginal" else 2)
+        for degree, value in enumerate(polynomials.unbind(-1), 1):
             scores += [Score(label, j, degree) for j in range(z.shape[-1])]
-            values.append(legendre(z.detach().double().cpu(), degree))
+            values.append(value)
     return tuple(scores), torch.cat(values, -1)
 
 

@@ -5,6 +5,7 @@ from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.diagnosis.equivalence import Equivalence
 from prerank.diagnosis.measurement import diagnose, diagnose_by
 from prerank.diagnosis.monitors import Monitor
+from prerank.diagnosis.omnibus_check import check_omnibus
 from prerank.diagnosis.verdict import Verdict
 from prerank.diagnosis.where import WhereDiagnosis, diagnose_where, regions_of_pits
 from prerank.distributions.affine import sample_spread
@@ -18,6 +19,7 @@ __all__ = [
     "Monitor",
     "Verdict",
     "WhereDiagnosis",
+    "check_omnibus",
     "diagnose",
     "diagnose_by",
     "diagnose_where",

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from prerank.distributions import GaussianMixture
 from prerank.numerics.matrices import row_norms, symmetric_eigen
+from prerank.numerics.polynomials import legendre
 from prerank.recalibration.change import Change
 
 __all__ = ["Anatomy"]
@@ -138,7 +139,7 @@ class Anatomy(NamedTuple):
         moved = offsets.unsqueeze(-3) + moves.unsqueeze(-2) * own
         if "tilts" in levels:
             place = torch.erf(moved / (2**0.5 * self.sd[..., None, None, :]))
-            tilts = _legendre(place) * rowwise.tilts[..., None, None, :, :]
+            tilts = legendre(place, rowwise.tilts.shape[-1]) * rowwise.tilts[..., None, None, :, :]
             by_width = narrow * rowwise.width_tilts[..., None, None, :]
             logits = logits + (tilts.sum(-1) + by_width).sum(-1)
         scales = widths.unsqueeze(-2)
@@ -189,20 +190,6 @@ class Anatomy(NamedTuple):
 def _rowwise(change: Change) -> Change:
     """A change with an axis for the rows."""
     return Change(*(part.unsqueeze(change.width.dim()) for part in change))
-
-
-def _legendre(x: Tensor) -> Tensor:
-    """Legendre polynomials of degree 1 to 4 with mean square 1 on [-1, 1], `(..., 4)`."""
-    square = x * x
-    return torch.stack(
-        [
-            3**0.5 * x,
-            5**0.5 / 2 * (3 * square - 1),
-            7**0.5 / 2 * x * (5 * square - 3),
-            9**0.5 / 8 * (square * (35 * square - 30) + 3),
-        ],
-        -1,
-    )
 
 
 def _lengths(matrix: Tensor) -> Tensor:

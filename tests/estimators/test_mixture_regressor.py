@@ -481,7 +481,9 @@ KINDS = {
 def test_save_and_load(tmp_path, kind):
     model = KINDS[kind]()
     model.save(tmp_path / "model")
-    assert sorted(p.suffix for p in (tmp_path / "model").iterdir()) == [".json", ".safetensors"]
+    lock, *parts = sorted((tmp_path / "model").iterdir())
+    assert lock.name == ".lock"
+    assert sorted(part.suffix for part in parts) == [".json", ".safetensors"]
     copy = load_model(tmp_path / "model")
     assert isinstance(copy, MixtureRegressor)
     inputs = {"names": pd.DataFrame(X, columns=["a", "b"]), "text": TABLE}.get(kind, X)

@@ -1,7 +1,6 @@
 """Folders in which workers look for modules: those of this process, but not the current one."""
 
 import functools
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ def search_path(function: Any) -> list[str]:
         function: that the workers call; a method, a `functools.partial` or a callable object too.
 
     Example:
-        >>> os.getcwd() in search_path(abs)
+        >>> str(Path.cwd()) in search_path(abs)
         False
     """
     here = Path.cwd()

@@ -255,3 +255,11 @@ def test_writing_is_atomic(page, tmp_path):
 def test_templates_are_part_of_the_package():
     files = {file.name for file in (resources.files("prerank.report") / "templates").iterdir()}
     assert {"page.html", "page.css", "page.js"} <= files
+
+
+def test_control_characters_and_marks_of_direction_are_shown():
+    page = Page("a\x1b[2Jb", "x\u202ey", "bad", (), (), (), {})
+    html = render_page(page)
+    assert not set(html) & {"\x1b", "\u202e"}
+    assert "a\\u001b[2Jb" in html
+    assert "x\\u202ey" in html

@@ -105,8 +105,8 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
             parts.append(_store(folder, partial(write_tensors, tensors=tensors, about=_ABOUT)))
             if model.head_ is not None:
                 parts.append(_store(folder, model.head_.save))
-            for name, part in zip_longest(("weights", "head"), parts):
-                settings |= {name: part and part.name, f"{name}_sha256": part and _sha256(part)}
+            for key, file in zip_longest(("weights", "head"), parts):
+                settings |= {key: file and file.name, f"{key}_sha256": file and _sha256(file)}
             write_json(folder / _SETTINGS, {**settings, "sha256": _digest(settings)})
         except BaseException:
             _delete(set(parts) - before)

@@ -1,5 +1,6 @@
 """Saved models survive interruptions, other savers and readers at the same time."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -96,3 +97,11 @@ def test_savers_and_readers_at_the_same_time(models, tmp_path):
     theta = prerank.load_model(target).theta_
     assert any(torch.equal(theta, model.theta_) for model, _ in models)
     assert len(list(target.glob("*.safetensors"))) == 1
+
+
+def test_weights_without_a_finite_forecast_are_refused(models, tmp_path):
+    wrong = copy.copy(models[0][0])
+    wrong.theta_ = torch.full_like(wrong.theta_, 1e38)
+    wrong.save(tmp_path)
+    with pytest.raises(InputError, match=r"the weights have parameters"):
+        prerank.load_model(tmp_path)

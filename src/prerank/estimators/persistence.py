@@ -171,7 +171,11 @@ def _read(folder: Path, settings: Any, kinds: Iterable[Any]) -> Any:
     head = None if settings.get("head") is None else _part_of(folder, settings, "head")
     try:
         model = _restore(settings, tensors, {kind.__name__: kind for kind in kinds})
-        model.head_ = None if head is None else _restore_head(model, head)
+        model.head_ = None
+        _check_forecast(model, "the weights have")
+        if head is not None:
+            model.head_ = CalibrationHead.load(head)
+            _check_forecast(model, "the head has")
         return model
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error.__cause__, ImportError):
@@ -281,18 +285,15 @@ def _newer(parameters: dict[str, Any]) -> dict[str, Any]:
     return {**parameters, "members": 1, "method": "network"}
 
 
-def _restore_head(model: Any, path: Path) -> CalibrationHead:
-    """A head that changes predictions of this model into finite ones."""
-    head = CalibrationHead.load(path)
-    model.head_ = head
+def _check_forecast(model: Any, what: str) -> None:
+    """Refuse a model whose forecast for the mean of all inputs has no density."""
     try:
         dist = model._distribution(torch.zeros(1, 1, model.network_.n_inputs, dtype=torch.float64))
         density = dist.log_prob(torch.zeros(1, model.n_outputs_, dtype=torch.float64))
     except (RuntimeError, IndexError) as error:
-        raise ValueError(f"the head does not fit the network: {error}") from error
+        raise ValueError(f"{what} parameters that do not fit the network: {error}") from error
     if bool(density.isnan().any()):
-        raise ValueError("the head has parameters that are not finite")
-    return head
+        raise ValueError(f"{what} parameters that give no finite forecast")
 
 
 def _numbers(tensors: dict[str, torch.Tensor], name: str, shape: tuple[int, ...]) -> torch.Tensor:

@@ -141,3 +141,11 @@ def test_a_vector_is_refused_for_several_targets():
         as_points(np.zeros(3), "y")
     with pytest.raises(ShapeError, match=r"got \(3,\)$"):  # two axes short
         as_points(np.zeros(3), "samples", min_dims=3)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_refused(layout):
+    nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=layout)
+    with pytest.raises(InputTypeError, match="y is a nested tensor"):
+        as_tensor(nested, "y")

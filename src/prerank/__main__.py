@@ -40,5 +40,13 @@ def _leave(*_: object) -> None:
     os._exit(130)
 
 
+def _forget_current_folder() -> None:
+    """Under `python -m`, the current folder comes first: a `torch.py` in it is not a library."""
+    here = os.getcwd()
+    if sys.path[0] == here and os.path.dirname(prerank.__path__[0]) != here:
+        del sys.path[0]
+
+
 if __name__ == "__main__":
+    _forget_current_folder()
     main()

@@ -55,6 +55,8 @@ def as_tensor(value: object, name: str) -> Tensor:
     if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
         raise InputError(f"{name} has masked values: remove those rows or impute them first")
     if isinstance(value, Tensor):
+        if value.is_nested:
+            raise InputTypeError(f"{name} is a nested tensor: give rows of one length")
         if value.layout != torch.strided:
             raise InputTypeError(f"{name} is sparse: convert it with {name}.to_dense()")
         if not value.is_floating_point():

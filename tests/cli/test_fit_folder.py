@@ -16,7 +16,7 @@ def test_a_model_is_replaced_on_request_alone(fitted, rivers, write, undrawn):
     assert contents("model") == before
     said(fit("table.csv", *NONE, "--seed", "7", "--force"))
     after = contents("model")
-    assert len(after) == len(before) == 3
+    assert len(after) == len(before) == 4
     assert set(after) != set(before)
     assert sorted(os.listdir()) == ["model", "table.csv"]
 

@@ -103,6 +103,8 @@ def test_the_old_model_goes_back_where_the_new_one_cannot_come(old, place, monke
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", fail)
+    # As on systems that cannot exchange two folders in one step.
+    monkeypatch.setattr("prerank.files.disk._exchange", lambda *_: False)
     with (
         pytest.raises(InputError, match="cannot write model: Device or resource busy"),
         new_folder(Path("model"), FORCED) as folder,
@@ -348,3 +350,34 @@ def test_a_killed_process_leaves_its_lock_to_others(tmp_path):
         holder.communicate()
     with FileLock(path) as held:
         assert held
+
+
+LOOK = """
+import os, sys
+missing = 0
+print("looking", flush=True)
+while not os.path.exists(sys.argv[2]):
+    try:
+        os.stat(sys.argv[1])
+    except FileNotFoundError:
+        missing += 1
+print(missing)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot exchange folders")
+def test_a_folder_is_replaced_without_a_moment_in_which_it_is_absent(tmp_path):
+    """Another process looks all the time, while the folder is replaced 500 times."""
+    out, end = tmp_path / "model", tmp_path / "end"
+    out.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", LOOK, str(out), str(end)], stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout.readline() == "looking\n"
+        for number in range(500):
+            with new_folder(out, lambda _: None) as folder:
+                (folder / "number").write_text(str(number))
+        end.touch()
+        assert reader.stdout.read() == "0\n"
+    assert (out / "number").read_text() == "499"
+    assert sorted(os.listdir(tmp_path)) == ["end", "model"]

@@ -18,6 +18,7 @@ from torch.distributions import MultivariateNormal
 
 from prerank import diagnose
 from prerank.errors import InputError
+from prerank.files.visible_text import visible
 from prerank.report.html import Illustration, Page, Section, render_page, write_page
 
 HOSTILE = [
@@ -163,9 +164,12 @@ def test_text_stays_text():
         read = Reader(render_page(page_of(text)))
         assert [tag for tag, _ in read.elements] == expected, text
         for tag in ("title", "h1", "h2", "bdi", "p", "dt", "dd", "figcaption"):
-            assert text in read.text(tag)
-        assert [a["data-value"] for a in read.all("th") if "data-value" in a] == [text, "b"]
-        assert [image["alt"] for image in read.all("img")] == [f"{text}: {text}"]
+            assert visible(text) in read.text(tag)
+        assert [a["data-value"] for a in read.all("th") if "data-value" in a] == [
+            visible(text),
+            "b",
+        ]
+        assert [image["alt"] for image in read.all("img")] == [visible(f"{text}: {text}")]
 
 
 def test_halves_of_characters_can_be_written(tmp_path):
@@ -255,3 +259,11 @@ def test_writing_is_atomic(page, tmp_path):
 def test_templates_are_part_of_the_package():
     files = {file.name for file in (resources.files("prerank.report") / "templates").iterdir()}
     assert {"page.html", "page.css", "page.js"} <= files
+
+
+def test_control_characters_and_marks_of_direction_are_shown():
+    page = Page("a\x1b[2Jb", "x\u202ey", "bad", (), (), (), {})
+    html = render_page(page)
+    assert not set(html) & {"\x1b", "\u202e"}
+    assert "a\\u001b[2Jb" in html
+    assert "x\\u202ey" in html

@@ -81,7 +81,9 @@ def test_what_is_not_finite_is_named_and_not_drawn():
     )
     shown = SelectionDisplay(chosen).plot()
     assert list(shown.points_) == [0, 30, 300]
-    assert shown.caption.startswith("strength 300 has the lowest excess")
+    assert shown.caption.startswith(
+        "strength 30 is the weakest within one standard error of the lowest excess"
+    )
     assert shown.caption.endswith("; no point where results are not finite: 3, 10 and 100.")
     shown.figure_.canvas.draw()
 

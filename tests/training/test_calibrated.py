@@ -222,3 +222,24 @@ def test_the_former_name_of_the_holdout_offset():
     # Checkpoints are found by a hash of the settings, which older versions wrote with this name.
     assert "shift=False" in Trainer(NETWORK, DATA, RUNS, settings=without)._signature
     assert "holdout" not in Trainer(NETWORK, DATA, RUNS, settings=without)._signature
+
+
+def test_a_run_that_stays_as_it_was_is_not_returned_with_a_strength():
+    """A learning rate that only raw networks gain from: the trained one keeps its parameters."""
+    runs = [Run(3, 0), Run(4, 1), Run(5, 1)]
+    trained = train(NETWORK, DATA, runs[:1], settings=dataclasses.replace(SETTINGS, max_epochs=60))
+    raw = torch.stack([NETWORK.initial(run.seed) + 0.5 for run in runs[1:]]).to(trained.theta)
+    options = {
+        "penalty": PENALTY,
+        "strength": (0.1,),
+        "settings": dataclasses.replace(SETTINGS, max_epochs=2, lr=0.2),
+        "base": torch.cat([trained.theta, raw]),
+        "budget": 10.0,
+    }
+    every = train_calibrated(NETWORK, DATA, runs, **options)
+    same = (every.trained[0.1].theta == every.base).all(-1)
+    assert same.tolist() == [True, False, False]
+    assert every.strength == 0.1
+    first = train_calibrated(NETWORK, DATA, runs, returned=[0], **options)
+    assert (first.strength, first.selection.strength) == (0.0, None)
+    assert "the network that is returned" in first.selection.reason

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
 from prerank.cli.diagnose import as_record
+from prerank.cli.messages import Screen, say
 from prerank.diagnosis.trial import UNITS, HeadTrial
 from prerank.distributions import Ensemble
 from prerank.errors import InputError
@@ -172,19 +172,19 @@ class CalibrationOutcome:
         """Print remarks, the trial, the change, the files and what to do next."""
         files = self.files
         for remark in self.remarks:
-            typer.echo(f"Note: {remark}.")
+            say(f"Note: {remark}.")
         if self.trial is not None:
             _print_trial(self.trial)
-        typer.echo(_change_words(self.head, self.changed))
+        say(_change_words(self.head, self.changed))
         if self.new is not None:
             size, n, _ = self.new.values.shape
             rows = (
                 f", calibrated by all {len(self.known.observations):,} rows" if self.known else ""
             )
-            typer.echo(f"{n:,} forecasts of {size} samples{rows}: {files.out}")
+            say(f"{n:,} forecasts of {size} samples{rows}: {files.out}")
         for name, file in (("Calibration", files.save_head), ("Page", files.report)):
             if file is not None:
-                typer.echo(f"{name}: {file}")
+                say(f"{name}: {file}")
         applied = "--apply NEW.csv --out calibrated.csv"
         if files.out is not None:
             following = f"diagnose --samples {files.out} --observations OBSERVED.csv"
@@ -193,7 +193,7 @@ class CalibrationOutcome:
         else:
             given = f"--samples {files.samples} --observations {files.observations}"
             following = f"calibrate {given} {applied}"
-        typer.echo(f"Next: prerank {following}")
+        say(f"Next: prerank {following}")
 
 
 def _write(jobs: list[_Job]) -> None:
@@ -213,7 +213,7 @@ def _write(jobs: list[_Job]) -> None:
 
 def _print_trial(trial: HeadTrial) -> None:
     before, after = trial.before, trial.after
-    typer.echo(
+    say(
         f"Calibrated by {trial.n_fitted:,} rows, judged on {after.n:,} that were held out.\n"
         f"Units: {UNITS}.\n"
         f"Before: {before.verdict().headline}\n"
@@ -225,15 +225,15 @@ def _print_trial(trial: HeadTrial) -> None:
         numbers = [f"{one.excess:+.4f}" for one in pair]
         tests = ["" if math.isnan(one.p_holm) else p_text(one.p_holm) for one in pair]
         table.add_row(escape(label), *numbers, *tests)
-    Console().print(table)
-    typer.echo(_energy_words(trial))
+    Screen().print(table)
+    say(_energy_words(trial))
     for label, row in after.by_prerank.items():
         if row.note:
-            typer.echo(f"Note: {label} has {row.note}.")
+            say(f"Note: {label} has {row.note}.")
     for remark in after.remarks:
-        typer.echo(f"Note: {remark}")
+        say(f"Note: {remark}")
     for label, reason in after.skipped.items():
-        typer.echo(f"Skipped {label}: {reason}")
+        say(f"Skipped {label}: {reason}")
 
 
 def _energy_words(trial: HeadTrial) -> str:

@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Column, Table
 
-from prerank.cli.messages import AsJson, complain, one_line_errors, print_json, split_names
+from prerank.cli.messages import (
+    AsJson,
+    Screen,
+    complain,
+    one_line_errors,
+    print_json,
+    say,
+    split_names,
+)
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
 from prerank.datasets.collection import (
     LocalTable,
@@ -74,7 +81,7 @@ def list_(folder: Folder = None, as_json: AsJson = False) -> None:
             {True: "yes", False: "no", None: "own"}[row["fetchable"]],
             escape(here["path"] if here else source if row["fetchable"] else "not downloadable"),
         )
-    Console().print(table)
+    Screen().print(table)
 
 
 @datasets.command()
@@ -96,7 +103,7 @@ def show(
         if value not in ("", ()):
             table.add_row(_LABELS.get(key, key.replace("_", " ")), escape(_word(value)))
     table.add_row("here", escape(_status(local)))
-    Console().print(table)
+    Screen().print(table)
 
 
 @datasets.command("fetch")
@@ -119,20 +126,20 @@ def fetch_(
         path = table_path(record.name, out)
         problem = local_mismatch(record, out)
         if path.is_file() and not problem and not force:
-            typer.echo(f"{record.name} is already there: {path} (--force downloads it again)")
+            say(f"{record.name} is already there: {path} (--force downloads it again)")
             continue
         if problem and record.fetchable:
-            typer.echo(f"{record.name} is fetched again: {' '.join(problem.split())}")
+            say(f"{record.name} is fetched again: {' '.join(problem.split())}")
         try:
             with _progress(record) as on_bytes:
                 path = fetch(record, out, origin=origin, force=force, on_bytes=on_bytes)
-            typer.echo(f"{record.name}: {_shape(*table_shape(path))} in {path}")
+            say(f"{record.name}: {_shape(*table_shape(path))} in {path}")
         except PrerankError as error:  # the others may still come
             failed = True
             complain(error)
     if everything:
         others = ", ".join(record.name for record in DATASETS if not record.fetchable)
-        typer.echo(f"Not to be fetched, see `prerank datasets show NAME`: {others}")
+        say(f"Not to be fetched, see `prerank datasets show NAME`: {others}")
     if failed:
         raise typer.Exit(1)
 
@@ -159,17 +166,17 @@ def import_(
     with one_line_errors():
         done = import_table(path, wanted, out, name, chosen, header=header)
     for column, reason in done.removed.items():
-        typer.echo(f"left out column {column!r}: {reason}")
+        say(f"left out column {column!r}: {reason}")
     lost = {"a target": done.rows_without_target, "an input": done.rows_without_input}
     for what, count in lost.items():
         if count:
-            typer.echo(f"left out {_counted(count, 'row')}: {what} is missing")
+            say(f"left out {_counted(count, 'row')}: {what} is missing")
     if done.replaced:
-        typer.echo(f"replaced the {done.name} that was there")
+        say(f"replaced the {done.name} that was there")
     shape = _shape(done.n_rows, len(done.inputs), len(done.targets))
-    typer.echo(f"{done.name}: {shape} in {done.path}")
+    say(f"{done.name}: {shape} in {done.path}")
     if done.mismatch:
-        typer.echo(
+        say(
             f"Note: this is not the paper's {done.name} ({done.mismatch}), so published values do "
             "not compare with it. Choose another --name for data of your own.",
             err=True,
@@ -245,7 +252,7 @@ def _record(name: str) -> Dataset:
 @contextmanager
 def _progress(record: Dataset) -> Iterator[Any]:
     """A bar on a terminal, nothing elsewhere; gives the function that moves it."""
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import torch
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from prerank import defaults
 from prerank.cli.fit import MaxEpochs, Seed
-from prerank.cli.messages import one_line_errors
+from prerank.cli.messages import Screen, one_line_errors
 from prerank.diagnosis import Diagnosis
 from prerank.files import check_file, write_atomically, writing
 from prerank.report import ReliabilityGrid
@@ -65,7 +64,7 @@ def _compare(out: Path, seed: int, max_epochs: int) -> None:
     from sklearn.datasets import load_breast_cancer
     from sklearn.model_selection import train_test_split
 
-    console = Console()
+    console = Screen()
     table = load_breast_cancer(as_frame=True).data
     X = table[[f"mean {name}" for name in _INPUTS]]
     Y = table[[f"worst {name}" for name in _TARGETS]]
@@ -114,7 +113,7 @@ def _fitted(
         max_epochs=max_epochs,
         device="cpu",  # as fast for so few rows, and the same everywhere
         random_state=seed,
-        verbose=int(Console(stderr=True).is_terminal),
+        verbose=int(Screen(stderr=True).is_terminal),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that nothing qualifies is said below

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
 from prerank.cli.messages import (
     MISCALIBRATED,
     AsJson,
+    Screen,
     named_by,
     one_line_errors,
     print_json,
+    say,
     working,
 )
 from prerank.defaults import SCALE, SEED
@@ -169,13 +170,13 @@ def diagnose(
             record = as_record(diagnosis, within=within) | _where_record(where)
             print_json(record | {"remarks": list(forecasts.remarks)})
         elif quiet:
-            typer.echo(verdict.headline)
+            say(verdict.headline)
         else:
             for note in notes:
-                typer.echo(note)
+                say(note)
             _print(diagnosis, within, where)
             if out is not None:
-                typer.echo(f"Page: {out}")
+                say(f"Page: {out}")
         failed = verdict.status == "bad" if within is None else not diagnosis.within(within).shown
     if check and failed:
         raise typer.Exit(MISCALIBRATED)
@@ -185,7 +186,7 @@ def _warn_of_raw_units(scale: Scale) -> None:
     if scale is not Scale.NONE:
         raise InputError(f"--raw-units and --scale {scale} exclude each other: drop one")
     words = f"--raw-units is deprecated: use --scale none; it ends with prerank {END}"
-    typer.echo(f"Warning: {words}", err=True)
+    say(f"Warning: {words}", err=True)
 
 
 def as_record(
@@ -247,18 +248,18 @@ def _whole(diagnosis: Diagnosis | GroupedDiagnosis) -> Diagnosis:
 def _print(
     diagnosis: Diagnosis | GroupedDiagnosis, within: float | None, where: WhereDiagnosis | None
 ) -> None:
-    console = Console()
+    console = Screen()
     whole = _whole(diagnosis)
-    typer.echo(str(diagnosis.verdict(within=within)))
+    say(str(diagnosis.verdict(within=within)))
     console.print(_table({"": whole}))
     if isinstance(diagnosis, GroupedDiagnosis):
         console.print(_table(diagnosis.groups, "group", "rows"))
         for name, one in diagnosis.groups.items():
-            typer.echo(f"{name}: {one.verdict().headline}")
+            say(f"{name}: {one.verdict().headline}")
     for label, reason in whole.skipped.items():
-        typer.echo(f"Skipped {label}: {reason}")
+        say(f"Skipped {label}: {reason}")
     if where is not None:
-        typer.echo(str(where))
+        say(str(where))
 
 
 def _table(diagnoses: Mapping[str, Diagnosis], *named: str) -> Table:

@@ -4,11 +4,10 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from prerank.cli.messages import AsJson, one_line_errors, print_json
+from prerank.cli.messages import AsJson, Screen, one_line_errors, print_json, say
 from prerank.preranks import parse
 from prerank.report.wording import EXPLANATIONS, explanation_of
 
@@ -45,12 +44,12 @@ def explain(
             table = Table("pre-rank", "asks", title="Pre-ranks", title_justify="left")
             for label, words in explanations.items():
                 table.add_row(label, escape(words["question"]))
-            Console().print(table)
-            typer.echo("More of each: prerank explain NAME")
+            Screen().print(table)
+            say("More of each: prerank explain NAME")
             return
         for label, words in explanations.items():
             names = Column(style="bold", no_wrap=True)
             table = Table(names, "", title=label, title_justify="left", show_header=False, box=None)
             for name, text in words.items():
                 table.add_row(_HEADINGS[name], escape(text))
-            Console().print(table)
+            Screen().print(table)

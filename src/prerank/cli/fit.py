@@ -8,11 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from prerank import defaults
 from prerank.cli.diagnose import as_record
-from prerank.cli.messages import AsJson, Quiet, named_by, one_line_errors, print_json, working
+from prerank.cli.messages import (
+    AsJson,
+    Quiet,
+    Screen,
+    named_by,
+    one_line_errors,
+    print_json,
+    say,
+    working,
+)
 from prerank.errors import InputError
 from prerank.files import new_folder
 from prerank.files.user_tables import read_training_table
@@ -142,7 +150,7 @@ def fit(
             max_epochs=max_epochs,
             device=device,
             random_state=seed,
-            verbose=int(not quiet and Console(stderr=True).is_terminal),
+            verbose=int(not quiet and Screen(stderr=True).is_terminal),
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # what they say is printed below
@@ -179,7 +187,7 @@ def fit(
             files = {"model": str(out), "report": str(out / REPORT)}
             print_json({**files, **facts, **as_record(diagnosis)})
         elif not quiet:
-            typer.echo(
+            say(
                 f"Trained on {len(kept):,} rows, {len(test):,} held out. {_calibration(model)}.\n"
                 f"{_discrete(model)}"
                 f"Energy score on held-out rows: {score:.4f} (in standard deviations of the "

@@ -17,12 +17,14 @@ import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from prerank.errors import MissingLibraryError, PrerankError
+from prerank.files.visible_text import visible
 
 __all__ = [
     "INTERRUPTED",
@@ -30,10 +32,12 @@ __all__ = [
     "UNFINISHED",
     "AsJson",
     "Quiet",
+    "Screen",
     "complain",
     "named_by",
     "one_line_errors",
     "print_json",
+    "say",
     "split_names",
     "terminal",
     "working",
@@ -45,6 +49,19 @@ _NO_MEMORY = re.compile("out of memory|n[o']t allocate memory")  # torch has no 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no words on success.")]
+
+
+class Screen(Console):
+    """A console that shows control characters of texts as escapes."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Turn a text, such as a cell of a table, into what is shown."""
+        return super().render_str(visible(text), **options)
+
+
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line, with control characters as escapes."""
+    typer.echo(visible(str(text)), err=err, nl=nl)
 
 
 @contextmanager
@@ -70,7 +87,7 @@ def one_line_errors() -> Iterator[None]:
 
 def terminal(quiet: bool) -> Console | None:
     """Standard error, if it is a terminal and progress is wanted."""
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     return console if console.is_terminal and not quiet else None
 
 
@@ -82,12 +99,12 @@ def working(words: str, quiet: bool) -> AbstractContextManager[object]:
 
 def complain(error: object) -> None:
     """Print an error as one line."""
-    typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
+    say(f"Error: {' '.join(str(error).split())}", err=True)
 
 
 def print_json(value: object) -> None:
     """Print a value as JSON; NaN and infinity must have become None."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    say(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def split_names(text: str, option: str) -> list[str]:

@@ -14,6 +14,7 @@ from prerank.cli.messages import (
     named_by,
     one_line_errors,
     print_json,
+    say,
     working,
 )
 from prerank.diagnosis import Monitor
@@ -111,11 +112,11 @@ def monitor(
             print_json(_record(watch, added, new))
         else:
             for remark in () if quiet else new.remarks:
-                typer.echo(f"Note: {remark}.")
-            typer.echo(str(watch))
+                say(f"Note: {remark}.")
+            say(str(watch))
             if not quiet:
                 values = ", ".join(f"{name} {e:.3g}" for name, e in watch.by_prerank.items())
-                typer.echo(f"Added {added:,} rows. Evidence of each pre-rank: {values}.")
+                say(f"Added {added:,} rows. Evidence of each pre-rank: {values}.")
     if check and watch.alarm:
         raise typer.Exit(MISCALIBRATED)
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console
 from rich.progress import track
 
 from prerank import defaults
-from prerank.cli.messages import AsJson, Quiet, one_line_errors, print_json
+from prerank.cli.messages import AsJson, Quiet, Screen, one_line_errors, print_json, say
 from prerank.errors import InputError
 from prerank.files import check_file, write_atomically, write_samples, writing
 from prerank.files.user_tables import read_inputs
+from prerank.files.visible_text import formula_safe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,10 @@ def predict(
             drawn = fitted.sample(x, samples, random_state=seed).reshape(samples, len(x), -1)
 
         def write(file: Path) -> None:
-            (table.to_csv if suffix == ".csv" else table.to_parquet)(file, index=False)
+            if suffix == ".csv":
+                formula_safe(table).to_csv(file, index=False)
+            else:
+                table.to_parquet(file, index=False)
             if drawn is not None:  # before the table gets its name: both are there, or none
                 write_samples(beside, drawn, fitted.target_names_)
 
@@ -92,10 +95,10 @@ def predict(
             print_json({**about, **files})
         elif not quiet:
             for remark in remarks:
-                typer.echo(f"Note: {remark}.")
-            typer.echo(f"{len(table):,} rows: {out}")
+                say(f"Note: {remark}.")
+            say(f"{len(table):,} rows: {out}")
             if samples:
-                typer.echo(
+                say(
                     f"{samples} samples of each: {beside}\nOnce the truth is known: prerank "
                     f"diagnose --samples {beside} --observations OBSERVED.csv"
                 )
@@ -136,7 +139,7 @@ def _summary(
     import pandas as pd
 
     starts = range(0, len(x), _CHUNK_ROWS)
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     hidden = quiet or not console.is_terminal or len(starts) == 1
     parts = []
     for start in track(starts, "predicting", console=console, transient=True, disable=hidden):

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from prerank.cli.messages import UNFINISHED, AsJson, one_line_errors, print_json, terminal
+from prerank.cli.messages import UNFINISHED, AsJson, one_line_errors, print_json, say, terminal
 from prerank.errors import InputError
 from prerank.study import PRESETS, Plan, Store, StudyProgress, Unit, check_datasets, run_study
 from prerank.study.engines import Event, open_engine
@@ -84,7 +84,7 @@ def run(
         store = Store(out, chosen)
         place = device if engine == "ray" else device_name(device)
         for path, reason in store.remove_broken().items() if verify else ():
-            typer.echo(f"{path} is removed, and made again: {reason}", err=True)
+            say(f"{path} is removed, and made again: {reason}", err=True)
         runs_on = open_engine(
             engine,
             workers=workers,
@@ -104,13 +104,13 @@ def run(
             )
     left = len(outcome.left)
     if left:
-        typer.echo(
+        say(
             f"{_units(left)} left, {len(outcome.finished)} done by this call: "
             "run the same command again to resume."
         )
         raise typer.Exit(UNFINISHED)
     shown = shlex.quote(f"./{out}" if str(out).startswith("-") else str(out))
-    typer.echo(
+    say(
         f"All {len(store.units)} units are done, {len(outcome.finished)} of them by this call. "
         f"Next: prerank study report {shown}"
     )
@@ -126,7 +126,7 @@ def report(
     """Write tables, figures and a page, beside the published numbers where there are some."""
     with one_line_errors():
         page = write_report(Store(folder), out)
-    typer.echo(f"Tables, figures and the page: {page}")
+    say(f"Tables, figures and the page: {page}")
 
 
 @study.command()
@@ -143,8 +143,8 @@ def compare(
         rows, left = write_comparison(folders, out)
     for name, count in left.items():
         if count:
-            typer.echo(f"{name} is not finished: {_units(count)} left", err=True)
-    typer.echo(f"{rows} rows: {out}")
+            say(f"{name} is not finished: {_units(count)} left", err=True)
+    say(f"{rows} rows: {out}")
 
 
 @study.command()
@@ -168,18 +168,18 @@ def status(
             value["broken"] = {str(path): reason for path, reason in broken.items()}
         print_json(value)
         return
-    typer.echo(f"{store.plan.name}: {units - len(left)} of {units} units done")
+    say(f"{store.plan.name}: {units - len(left)} of {units} units done")
     for unit in left:
-        typer.echo(f"left: {unit.dataset}, {unit.variant}")
+        say(f"left: {unit.dataset}, {unit.variant}")
     for reason in broken.values():
-        typer.echo(f"broken: {reason}")
+        say(f"broken: {reason}")
 
 
 @study.command()
 def plan(name: PlanName) -> None:
     """Print a plan as TOML, to be changed and run."""
     with one_line_errors():
-        typer.echo(Plan.read(name).to_toml(), nl=False)
+        say(Plan.read(name).to_toml(), nl=False)
 
 
 def _units(count: int) -> str:
@@ -197,7 +197,7 @@ def _changed(plan: Plan, changes: list[str]) -> Plan:
 def _print_trouble(event: Event) -> None:
     """Print what is tried again, and whether in vain; the error at the end names all failures."""
     if event.kind == "retried" or (event.kind == "failed" and event.attempt > 1):
-        typer.echo(str(event), err=True)
+        say(str(event), err=True)
 
 
 @contextmanager

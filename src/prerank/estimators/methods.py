@@ -164,6 +164,7 @@ class Method:
             budget=self.budget,
             nll_budget=self.nll_budget,
             head=self._head(rows, seed),
+            returned=partition.members,
             unseen=partition.unseen,
             groups=groups,
             time=time,

@@ -5,7 +5,10 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import asdict, fields
+from functools import partial
+from itertools import zip_longest
 from math import isfinite
 from os import PathLike
 from pathlib import Path
@@ -17,6 +20,7 @@ import torch
 from prerank.distributions import Rounding
 from prerank.errors import InputError
 from prerank.files import (
+    FileLock,
     check_json,
     check_place,
     check_within,
@@ -38,8 +42,11 @@ FORMAT = 2
 REPORT = "report.html"
 """Name of the page that may lie beside a model."""
 
-_SETTINGS = "model.json"
-_OF_A_MODEL = re.compile(rf"{re.escape(_SETTINGS)}|{re.escape(REPORT)}|[0-9a-f]+\.safetensors")
+_SETTINGS, _LOCK = "model.json", ".lock"
+_OF_A_MODEL = re.compile(
+    rf"{re.escape(_SETTINGS)}|{re.escape(_LOCK)}|{re.escape(REPORT)}|[0-9a-f]+\.safetensors"
+)
+_ABOUT = {"format": str(FORMAT)}
 _READ = (1, FORMAT)  # format 1 has one network and no head
 _SHOWN_FILES = 3
 _SCALERS = {"x": "x_scaler_", "y": "y_scaler_"}
@@ -56,8 +63,9 @@ _HEAD_FACTS = ("head_rows", "folds")
 def save_model(model: Any, path: str | PathLike[str]) -> None:
     """Write a fitted model to a folder.
 
-    Weights and head get names of their own, and `model.json`, which holds these names and their
-    hashes, is written last: an interrupted save leaves the model that was there before.
+    Weights and head are named by the hash of their bytes, so that a file of an older model is never
+    changed. `model.json`, which holds these names, is written last: an interrupted save leaves the
+    model that was there before. A lock keeps two savers apart.
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -90,17 +98,35 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
         "rounding": model.rounding_.as_json(),
     }
     check_json(settings)  # before an older model is touched
-    name = hashlib.sha256(model.theta_.contiguous().numpy().tobytes()).hexdigest()[:16]
-    weights = write_tensors(folder / f"{name}.safetensors", tensors, {"format": str(FORMAT)})
-    settings |= {"weights": weights.name, "weights_sha256": _sha256(weights)}
-    head = None if model.head_ is None else folder / f"{secrets.token_hex(8)}.safetensors"
-    if head is not None:
-        model.head_.save(head)
-    settings |= {"head": head and head.name, "head_sha256": head and _sha256(head)}
-    replaced = _parts_of_older(folder)
-    write_json(folder / _SETTINGS, {**settings, "sha256": _digest(settings)})
-    for older in replaced - {weights, head}:
-        older.unlink(missing_ok=True)
+    with FileLock(folder / _LOCK, wait=True):
+        before, replaced = set(folder.iterdir()), _parts_of_older(folder)
+        parts: list[Path] = []
+        try:
+            parts.append(_store(folder, partial(write_tensors, tensors=tensors, about=_ABOUT)))
+            if model.head_ is not None:
+                parts.append(_store(folder, model.head_.save))
+            for key, file in zip_longest(("weights", "head"), parts):
+                settings |= {key: file and file.name, f"{key}_sha256": file and _sha256(file)}
+            write_json(folder / _SETTINGS, {**settings, "sha256": _digest(settings)})
+        except BaseException:
+            _delete(set(parts) - before)
+            raise
+        _delete(replaced - set(parts))
+
+
+def _store(folder: Path, write: Callable[[Path], object]) -> Path:
+    """Write a part of a model, and name it by the hash of its bytes."""
+    written = folder / f"{secrets.token_hex(8)}.safetensors"
+    try:
+        write(written)
+        return written.replace(folder / f"{_sha256(written)[:16]}.safetensors")
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _delete(files: Iterable[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
 
 
 def _parts_of_older(folder: Path) -> set[Path]:
@@ -121,7 +147,16 @@ def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
         kinds: classes of regressors, one of which the model is of.
     """
     folder = Path(path)
-    settings = read_json(check_within(folder / _SETTINGS, folder))
+    while True:
+        settings = read_json(check_within(folder / _SETTINGS, folder))
+        try:
+            return _read(folder, copy(settings), kinds)
+        except (InputError, OSError, RuntimeError):  # the last one of a file that is gone
+            if read_json(folder / _SETTINGS) == settings:
+                raise  # else another model has taken its place meanwhile
+
+
+def _read(folder: Path, settings: Any, kinds: Iterable[Any]) -> Any:
     version = settings.get("format") if isinstance(settings, dict) else None
     if version not in _READ:
         raise InputError(
@@ -136,7 +171,11 @@ def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
     head = None if settings.get("head") is None else _part_of(folder, settings, "head")
     try:
         model = _restore(settings, tensors, {kind.__name__: kind for kind in kinds})
-        model.head_ = None if head is None else _restore_head(model, head)
+        model.head_ = None
+        _check_forecast(model, "the weights have")
+        if head is not None:
+            model.head_ = CalibrationHead.load(head)
+            _check_forecast(model, "the head has")
         return model
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error.__cause__, ImportError):
@@ -246,18 +285,15 @@ def _newer(parameters: dict[str, Any]) -> dict[str, Any]:
     return {**parameters, "members": 1, "method": "network"}
 
 
-def _restore_head(model: Any, path: Path) -> CalibrationHead:
-    """A head that changes predictions of this model into finite ones."""
-    head = CalibrationHead.load(path)
-    model.head_ = head
+def _check_forecast(model: Any, what: str) -> None:
+    """Refuse a model whose forecast for the mean of all inputs has no density."""
     try:
         dist = model._distribution(torch.zeros(1, 1, model.network_.n_inputs, dtype=torch.float64))
         density = dist.log_prob(torch.zeros(1, model.n_outputs_, dtype=torch.float64))
     except (RuntimeError, IndexError) as error:
-        raise ValueError(f"the head does not fit the network: {error}") from error
+        raise ValueError(f"{what} parameters that do not fit the network: {error}") from error
     if bool(density.isnan().any()):
-        raise ValueError("the head has parameters that are not finite")
-    return head
+        raise ValueError(f"{what} parameters that give no finite forecast")
 
 
 def _numbers(tensors: dict[str, torch.Tensor], name: str, shape: tuple[int, ...]) -> torch.Tensor:

@@ -1,8 +1,10 @@
 """Writing in one step or not at all, locks, and files that are refused before they are used."""
 
+import ctypes
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 _SMALL = 2**30  # bytes that a file may hold, however short it is
+_RENAME_EXCHANGE = 2  # flag of renameat2
 _PACKED = 1032  # the most bytes that deflate packs into one
 
 
@@ -180,6 +183,7 @@ class FileLock:
 
     Args:
         path: of a file that is made for the purpose, and stays.
+        wait: until another holder has released it.
 
     Example:
         >>> path = Path(tempfile.mkdtemp()) / "unit.lock"
@@ -188,17 +192,18 @@ class FileLock:
         (True, False)
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, wait: bool = False) -> None:
         self._path = Path(path)
+        self._wait = wait
         self._locks: list[BaseFileLock] = []  # of the blocks that are open
 
     def __enter__(self) -> bool:
-        """Take the lock and return whether it was free; never wait."""
+        """Take the lock and return whether it is held."""
         import filelock
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # A soft lock would outlive a process that is killed.
-        lock = filelock.FileLock(self._path, blocking=False, fallback_to_soft=False)
+        lock = filelock.FileLock(self._path, blocking=self._wait, fallback_to_soft=False)
         with suppress(filelock.Timeout):
             lock.acquire()
         self._locks.append(lock)
@@ -211,6 +216,8 @@ class FileLock:
 
 def _swap(new: Path, target: Path, old: Path) -> None:
     """Put one folder in the place of another, which goes back if that fails."""
+    if target.exists() and _exchange(new, target):
+        return  # what was there is now at `new`, and goes with it
     try:
         if target.exists():
             target.rename(old)
@@ -219,3 +226,17 @@ def _swap(new: Path, target: Path, old: Path) -> None:
         if old.exists() and not target.exists():
             old.rename(target)
         raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two paths in one step, so that there is no moment without either.
+
+    Returns whether the system could: Linux can, on most file systems.
+    """
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    if rename is None:
+        return False
+    paths = (os.fsencode(path.absolute()) for path in (one, other))
+    first, second = (ctypes.c_char_p(path) for path in paths)
+    here = -100  # AT_FDCWD
+    return bool(rename(here, first, here, second, ctypes.c_uint(_RENAME_EXCHANGE)) == 0)

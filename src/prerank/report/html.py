@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from prerank.calibration.decision import Status
 from prerank.errors import InputError
 from prerank.files import write_atomically
+from prerank.files.visible_text import visible
 from prerank.report.wording import table_columns
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def render_page(page: Page) -> str:
         script=Markup(script),
     )
     # Halves of surrogate pairs, which names may hold, have no place in a file.
-    return html.encode("utf-8", "replace").decode("utf-8") + "\n"
+    return visible(html.encode("utf-8", "replace").decode("utf-8")) + "\n"
 
 
 def write_page(page: Page, path: str | os.PathLike[str]) -> Path:

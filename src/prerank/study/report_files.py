@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prerank.diagnosis.verdict import Mood
 from prerank.errors import InputError
 from prerank.files import versions, write_atomically, writing
+from prerank.files.visible_text import formula_safe
 from prerank.report.html import Illustration, Page, Section, write_page
 from prerank.report.study_figures import (
     bars_figure,
@@ -87,7 +88,7 @@ def write_comparison(folders: list[Path], out: Path) -> tuple[int, dict[str, int
 
 
 def _write_csv(path: Path, table: "pd.DataFrame") -> None:
-    write_atomically(path, partial(table.to_csv, index=False, float_format="%.6g"))
+    write_atomically(path, partial(formula_safe(table).to_csv, index=False, float_format="%.6g"))
 
 
 def _tables(results: "pd.DataFrame", plan: Plan) -> "dict[str, pd.DataFrame]":

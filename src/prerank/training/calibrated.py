@@ -64,6 +64,7 @@ def train_calibrated(
     budget: float = defaults.BUDGET,
     nll_budget: float | None = None,
     head: CalibrationHead | None = None,
+    returned: Sequence[int] | None = None,
     unseen: Sequence[Tensor] | None = None,
     groups: object = None,
     time: object = None,
@@ -90,6 +91,8 @@ def train_calibrated(
         budget: by how much the energy score may worsen, where a strength is chosen.
         nll_budget: by how many nats the negative log-likelihood may worsen there; None for any.
         head: to fit behind the base, instead of a penalty.
+        returned: places of the runs that the caller keeps, where it keeps only some: what is chosen
+            has to change and improve them as well as the mean of all.
         unseen: rows of each run that it was not fitted to (see `Partition`), for the head; the
             validation rows by default.
         groups: of all rows, for the head.
@@ -153,7 +156,13 @@ def train_calibrated(
 
     def attempt(strengths: Sequence[float]) -> list[Trial]:
         stack, result = calibrate(strengths) if any(strengths) else stages[0]
-        return validation_trials(network, data, stack, result.theta, terms, n_samples=n_samples)
+        trials = validation_trials(network, data, stack, result.theta, terms, n_samples=n_samples)
+        assert base is not None
+        parts = result.theta.split(len(runs))
+        return [
+            replace(trial, unchanged=(theta == base).all(-1).cpu().numpy())
+            for trial, theta in zip(trials, parts, strict=True)
+        ]
 
     if head is not None:
         assert isinstance(network, MixtureNetwork | FlowNetwork)
@@ -167,7 +176,9 @@ def train_calibrated(
         )
         return CalibratedTraining(base, tuple(stages), 0.0, None, head)
     if isinstance(strength, str | Sequence):
-        selection = search_strength(attempt, strength, budget=budget, nll_budget=nll_budget)
+        selection = search_strength(
+            attempt, strength, budget=budget, nll_budget=nll_budget, returned=returned
+        )
         return CalibratedTraining(base, tuple(stages), selection.strength or 0.0, selection)
     if strength:
         calibrate([float(strength)])

@@ -20,6 +20,10 @@ __all__ = ["Selection", "Trial", "choose_strength", "search_strength"]
 AUTO_GRID = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 _EVIDENCE = 2.0  # standard deviations of the mean of calibrated runs
 _NOTHING = "without a penalty there is no evidence of an error that could be corrected"
+_UNLIKE = (
+    "the strengths that improve the runs on average leave the network that is returned as it was, "
+    "or do not improve it within the budget"
+)
 _LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
@@ -37,6 +41,7 @@ class Trial:
         noise: standard deviation of the excess of a calibrated predictor on as many rows, `(R,)`;
             None where that is not known.
         nll: mean negative log-likelihood on the same rows, `(R,)`; only a budget of it needs it.
+        unchanged: runs that end with the parameters of strength 0, `(R,)`; None for no run.
     """
 
     strength: float
@@ -44,6 +49,7 @@ class Trial:
     energy: npt.NDArray[np.float64]
     noise: npt.NDArray[np.float64] | None = None
     nll: npt.NDArray[np.float64] | None = None
+    unchanged: npt.NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,9 @@ def choose_strength(
     budget: float = defaults.BUDGET,
     nll_budget: float | None = None,
     margin: float = 1.0,
+    returned: Sequence[int] | None = None,
 ) -> Selection:
-    r"""Pick the strength with the lowest excess among those that qualify.
+    r"""Pick the weakest strength whose excess is the lowest up to noise, among those that qualify.
 
     With :math:`\bar e_\lambda` the mean energy score and :math:`c_\lambda` the excess of the paired
     runs, a strength qualifies if
@@ -118,6 +125,11 @@ def choose_strength(
     much at most, in the same sense. The standard errors are those of the paired differences (0
     for a single pair, where they cannot be known). A strength with a result that is not finite does
     not qualify.
+
+    With :math:`c^+_\lambda = \max(\bar c_\lambda, 0)` and :math:`\lambda^*` the strength of the
+    lowest, the weakest one with :math:`c^+_\lambda \le c^+_{\lambda^*} + \mathrm{se}` is chosen,
+    where se is the standard error of the paired difference of the two: differences below the floor
+    or within noise do not pay for a stronger penalty.
 
     Rows that a penalty aimed at (`Settings.holdout_offset`) show less excess than fresh ones will,
     so that a gain on them is no evidence that there was something to gain. That must come from the
@@ -132,6 +144,9 @@ def choose_strength(
         budget: by how much the energy score may worsen, as a fraction.
         nll_budget: by how many nats the negative log-likelihood may worsen; None for any.
         margin: m, in standard errors.
+        returned: the runs whose parameters are used afterwards; None for all. Where these are only
+            some of the runs, a strength also has to change them, lower their own excess and keep
+            them within the budgets.
 
     Example:
         >>> base = Trial(0.0, np.array([0.05, 0.06]), np.array([1.0, 1.1]))
@@ -146,15 +161,23 @@ def choose_strength(
     judged = [_judge(trial, base, budget, nll_budget, margin) for trial in ordered]
     limit = _limit(base)
     wrong = bool(base.excess.mean() > limit)
-    qualified = [j for j in judged if j.strength > 0 and j.within_budget and j.improves and wrong]
-    best = min(qualified, key=lambda judgement: judgement.excess, default=judged[0])
+    pairs = list(zip(ordered, judged, strict=True))
+    on_average = [(t, j) for t, j in pairs if j.strength > 0 and _qualifies(j) and wrong]
+    qualified = [(t, j) for t, j in on_average if _holds(t, base, returned, budget, nll_budget)]
+    best = _weakest(qualified) if qualified else judged[0]
     trace = tuple(replace(judgement, chosen=judgement is best) for judgement in judged)
     if not qualified:
-        reason = _refusal(ordered[1:], judged[1:], nll_budget) if wrong else _NOTHING
+        if on_average:
+            reason = _UNLIKE
+        else:
+            reason = _refusal(ordered[1:], judged[1:], nll_budget) if wrong else _NOTHING
         return Selection(None, reason, trace, budget, limit, nll_budget)
+    lowest = all(max(best.excess, 0) <= max(judgement.excess, 0) for _, judgement in qualified)
     reason = (
-        f"strength {best.strength:g} has the lowest excess, {best.excess:.4f} against "
-        f"{judged[0].excess:.4f}, at {best.energy_ratio - 1:+.1%} energy score"
+        f"strength {best.strength:g} "
+        f"{'has' if lowest else 'is the weakest within one standard error of'} the lowest excess, "
+        f"{best.excess:.4f} against {judged[0].excess:.4f}, at {best.energy_ratio - 1:+.1%} energy "
+        "score"
     )
     return Selection(best.strength, reason, trace, budget, limit, nll_budget)
 
@@ -166,6 +189,7 @@ def search_strength(
     budget: float = defaults.BUDGET,
     nll_budget: float | None = None,
     margin: float = 1.0,
+    returned: Sequence[int] | None = None,
 ) -> Selection:
     """Try a grid of strengths, and beyond its edges where the best one lies there.
 
@@ -178,6 +202,7 @@ def search_strength(
         budget: see `choose_strength`.
         nll_budget: see `choose_strength`.
         margin: see `choose_strength`.
+        returned: see `choose_strength`.
     """
     if isinstance(grid, str):
         if grid != "auto":
@@ -187,7 +212,9 @@ def search_strength(
         start = tuple(sorted({0.0, *map(float, grid)}))
         if len(start) == 1 or not all(0 <= strength < float("inf") for strength in start):
             raise InputError(f"strengths must be positive numbers, got {list(grid)}")
-    choose = partial(choose_strength, budget=budget, nll_budget=nll_budget, margin=margin)
+    choose = partial(
+        choose_strength, budget=budget, nll_budget=nll_budget, margin=margin, returned=returned
+    )
     trials = list(run(start[:1]))
     selection = choose(trials)
     if selection.trace[0].excess <= selection.limit:
@@ -212,6 +239,45 @@ def _beyond(selection: Selection) -> float | None:
     if not any(judgement.within_budget for judgement in positive):
         return next((step for step in reversed(_LADDER) if step < smallest.strength), None)
     return None
+
+
+def _qualifies(judgement: Judgement) -> bool:
+    return judgement.within_budget and judgement.improves
+
+
+def _holds(
+    trial: Trial,
+    base: Trial,
+    returned: Sequence[int] | None,
+    budget: float,
+    nll_budget: float | None,
+) -> bool:
+    """Whether the runs that are returned qualify by themselves."""
+    if returned is None:
+        return True
+    at = list(returned)
+    if trial.unchanged is not None and bool(trial.unchanged[at].all()):
+        return False
+
+    def part(one: Trial) -> Trial:
+        nll = None if one.nll is None else one.nll[at]
+        return Trial(one.strength, one.excess[at], one.energy[at], nll=nll)
+
+    return _qualifies(_judge(part(trial), part(base), budget, nll_budget, margin=0.0))
+
+
+def _weakest(qualified: Sequence[tuple[Trial, Judgement]]) -> Judgement:
+    """The weakest strength within one standard error of the lowest excess; ascending order."""
+
+    def clamped(trial: Trial) -> float:
+        return max(float(trial.excess.mean()), 0.0)
+
+    lowest, _ = min(qualified, key=lambda pair: clamped(pair[0]))
+    return next(
+        judgement
+        for trial, judgement in qualified
+        if clamped(trial) <= clamped(lowest) + _standard_error(trial.excess - lowest.excess)
+    )
 
 
 def _refusal(trials: Sequence[Trial], judged: Sequence[Judgement], nll_budget: float | None) -> str:

@@ -13,6 +13,7 @@ from prerank.extras import library
 from prerank.inputs import as_count
 from prerank.study.engines.agenda import Engine, Pool
 from prerank.study.engines.processes import cores
+from prerank.study.engines.search_path import search_path
 from prerank.study.engines.tasks import Event, Function, Listener, Task, TaskError, remote_attempt
 
 __all__ = ["RayCluster"]
@@ -59,7 +60,7 @@ class RayCluster(Engine):
         ray = library("ray", "RayCluster")
         ours = not ray.is_initialized()
         if ours:
-            self._connect(ray)
+            self._connect(ray, function)
         pool = _RayTasks(self, ray, function, listener)
         try:
             yield pool
@@ -72,10 +73,14 @@ class RayCluster(Engine):
             else:
                 pool.cancel()
 
-    def _connect(self, ray: ModuleType) -> None:
-        place: dict[str, Any] = {"address": self.address}
+    def _connect(self, ray: ModuleType, function: Function) -> None:
+        # Ray would add the current folder to the path of its workers, but for a "client job".
+        here = os.getcwd()
+        known = [here] if here in search_path(function) else []
+        config = ray.job_config.JobConfig(_client_job=True, _py_driver_sys_path=known)
+        place: dict[str, Any] = {"address": self.address, "job_config": config}
         if self.address is None:
-            place = {"address": "local", "include_dashboard": False}
+            place |= {"address": "local", "include_dashboard": False}
             place["num_cpus"] = self.workers or cores()
         else:
             _check_reachable(self.address)

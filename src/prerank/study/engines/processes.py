@@ -16,6 +16,7 @@ from typing import Any
 from prerank.errors import InputError
 from prerank.inputs import as_count
 from prerank.study.engines.agenda import Engine, Pool
+from prerank.study.engines.search_path import search_path
 from prerank.study.engines.tasks import (
     Event,
     Function,
@@ -67,6 +68,7 @@ class _Workers:
 
     def __init__(self, function: Function, listener: Listener, count: int) -> None:
         self._function = _pickled(function, "function")
+        self._path = os.pathsep.join(search_path(function))
         self._listener = listener
         self._count = count
         self._unused = list(range(count))  # numbers of the workers that are not started
@@ -80,7 +82,8 @@ class _Workers:
     def start(self, task: Task) -> None:
         call = _pickled((task.name, task.argument), f"the argument of the task {task.name}")
         if not self._idle:
-            self._idle.append(_Worker(self._function, self._unused.pop(0), self._count))
+            number = self._unused.pop(0)
+            self._idle.append(_Worker(self._function, number, self._count, self._path))
         worker = self._idle.pop()
         self._busy[worker.link] = worker
         worker.start(task, call)
@@ -107,19 +110,20 @@ class _Workers:
 
 
 class _Worker:
-    def __init__(self, function: bytes, number: int, workers: int) -> None:
+    def __init__(self, function: bytes, number: int, workers: int, path: str) -> None:
         self.number = number
         self.link, theirs = Pipe()
         self._task: Task  # set by `start`
         # A session of its own: an interrupt from the keyboard reaches the parent alone, which
-        # ends its workers; standard input ends them where the parent is killed.
+        # ends its workers; standard input ends them where the parent is killed. -P: the current
+        # folder is not searched for modules.
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(theirs.fileno())],
+            [sys.executable, "-P", "-c", _SERVE, str(theirs.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             start_new_session=True,
-            env=surroundings(number, workers),
+            env=surroundings(number, workers) | {"PYTHONPATH": path},
         )
         theirs.close()
         self._send(function)
@@ -210,7 +214,7 @@ def cores() -> int:
 def surroundings(
     number: int, workers: int, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Environment of a worker: its share of the cores, its GPU, and this process's modules.
+    """Environment of a worker: its share of the cores, and its GPU.
 
     Args:
         number: of the worker, from 0.
@@ -227,7 +231,6 @@ def surroundings(
     # Who has asked for fewer gets fewer, whichever library was named.
     threads = min([cores() // workers, *asked])
     variables |= dict.fromkeys(_THREADS, str(max(1, threads)))
-    variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     gpus = [name for name in variables.get(_GPUS, _all_gpus()).split(",") if name]
     if gpus:
         variables[_GPUS] = gpus[number % len(gpus)]

@@ -20,6 +20,7 @@ of levels and components is tested at once.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -40,6 +41,7 @@ __all__ = [
     "DependentRows",
     "dependent_band",
     "dependent_evidence",
+    "dependent_margin",
     "deviation_draws",
     "row_units",
 ]
@@ -47,11 +49,9 @@ __all__ = [
 FEWEST_UNITS = 10
 """Fewest different times or clusters for which there are p-values."""
 
-_MOST_COSINES = 16  # of a series: the issue is bias where there are more, power where fewer
+_MOST_COSINES = 16  # of a series: more are biased by its dependence, fewer have less power
 _MOST_CELLS = {"time": 2048, "cluster": 256, "row": 256}  # units are added up to so many
 _REPLICATES = 10_000
-_MARGIN_LEVEL = 0.95
-
 
 @dataclass(frozen=True, eq=False)
 class DependentRows:
@@ -102,6 +102,11 @@ class DependentRows:
             return "independent rows"
         start = "rows in time order" if self.kind == "time" else "rows in clusters"
         return f"{start}, {self.count:,} {self.kind}s, {self.degrees} degrees of freedom"
+
+    @property
+    def method(self) -> str:
+        """The assumption in short, for a table."""
+        return "time order" if self.kind == "time" else "clusters"
 
     def of_rows(self, rows: Tensor, place: str = "") -> "DependentRows":
         """Some of the rows, by their numbers.
@@ -159,13 +164,11 @@ class DependentEvidence:
         floors: expected PCE of a calibrated forecast with rows as dependent as these, `(J,)`.
         p_values: of the components, `(J,)`.
         overall: p-value of all components at once.
-        margin: distance of the mean PCE from that of infinitely many rows, 95 % of the time.
     """
 
     floors: npt.NDArray[np.float64]
     p_values: npt.NDArray[np.float64]
     overall: float
-    margin: float
 
 
 def row_units(time: object, cluster: object, n: int) -> DependentRows | None:
@@ -233,11 +236,8 @@ def dependent_evidence(
         p_values.append(_smaller_p(norms))
         floors.append(_expected_size(curves) * (levels - 2) / levels)
         together += norms
-    drawn = deviation_draws([z], rows, levels=levels, seed=seed)
-    sizes = sum(part.abs().mean(-1) for part in drawn[0]) / len(drawn[0])
-    margin = float(sizes.quantile(_MARGIN_LEVEL))
     overall = p_values[0] if len(p_values) == 1 else _smaller_p(together)
-    return DependentEvidence(np.array(floors), np.array(p_values), overall, margin)
+    return DependentEvidence(np.array(floors), np.array(p_values), overall)
 
 
 def dependent_band(
@@ -275,8 +275,35 @@ def dependent_band(
     return band._replace(lower=lower, upper=upper)
 
 
+def dependent_margin(
+    z: Tensor, rows: DependentRows, *, level: float = BAND_LEVEL, levels: int = LEVELS
+) -> float:
+    r"""Distance between the mean PCE of PITs and that of infinitely many rows like these.
+
+    .. math:: \Big| \int |\hat F_Z - \alpha| - \int |F_Z - \alpha| \Big|
+              \le \int |\hat F_Z - F_Z|,
+
+    so the quantile of the right-hand side over `deviation_draws` bounds the left-hand side, for
+    calibrated forecasts and for others.
+
+    Args:
+        z: PITs `(N, J)`.
+        rows: which of them depend on each other.
+        level: confidence.
+        levels: number of levels.
+
+    Example:
+        >>> z = torch.rand(400, 1, generator=torch.Generator().manual_seed(0))
+        >>> round(dependent_margin(z, row_units(range(400), None, 400)), 2)
+        0.03
+    """
+    drawn = deviation_draws([z], rows, levels=levels)[0]
+    sizes = torch.stack([part.abs().mean(-1) for part in drawn]).mean(0)
+    return float(sizes.quantile(level))
+
+
 def deviation_draws(
-    pits: list[Tensor],
+    pits: Sequence[Tensor],
     rows: DependentRows,
     *,
     levels: int = LEVELS,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         pit_histogram,
         reliability_curve,
     )
-    from prerank.diagnosis import Diagnosis, diagnose
+    from prerank.diagnosis import Diagnosis, compare, diagnose
     from prerank.distributions import Ensemble, GaussianMixture
     from prerank.errors import PrerankError
     from prerank.estimators import FlowRegressor, MixtureRegressor, load_model
@@ -51,6 +51,7 @@ __all__ = [
     "ProjectedCalibrationError",
     "__version__",
     "calibrate",
+    "compare",
     "crps",
     "diagnose",
     "energy_score",

@@ -46,12 +46,15 @@ __all__ = [
     "row_units",
 ]
 
+ROTATIONS = 10_000
+"""Replicates of a diagnosis: as many as the correction over many components needs."""
+
 FEWEST_UNITS = 10
 """Fewest different times or clusters for which there are p-values."""
 
 _MOST_COSINES = 16  # of a series: more are biased by its dependence, fewer have less power
 _MOST_CELLS = {"time": 2048, "cluster": 256, "row": 256}  # units are added up to so many
-_REPLICATES = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class DependentRows:
@@ -199,7 +202,7 @@ def dependent_evidence(
     rows: DependentRows,
     *,
     levels: int = LEVELS,
-    n_null: int = _REPLICATES,
+    n_null: int = ROTATIONS,
     seed: int = 0,
 ) -> DependentEvidence:
     r"""Floors and p-values of PITs whose rows depend on each other.
@@ -212,7 +215,7 @@ def dependent_evidence(
         z: PITs `(N, J)`.
         rows: which of them depend on each other.
         levels: as in `pce`.
-        n_null: rotations, 10,000 at least.
+        n_null: number of rotations.
         seed: of the rotations.
 
     Example:
@@ -225,7 +228,7 @@ def dependent_evidence(
         >>> bool(found.p_values[0] > 0.05), round(float(found.floors[0]), 3)
         (True, 0.029)
     """
-    turns = _rotations(rows.degrees, max(n_null, _REPLICATES), seed).to(z.device)
+    turns = _rotations(rows.degrees, n_null, seed).to(z.device)
     grid = level_grid(levels)[1:-1].to(z.device)
     weights = 1 / (grid * (1 - grid))
     together = torch.zeros(2, len(turns), dtype=torch.float64, device=z.device)
@@ -263,7 +266,7 @@ def dependent_band(
     """
     band = reliability_band(len(z), level=level, levels=levels)
     widths = torch.maximum(band.upper - band.levels, band.levels - band.lower)[1:-1].to(z.device)
-    turns = _rotations(rows.degrees, _REPLICATES, 0).to(z.device)
+    turns = _rotations(rows.degrees, ROTATIONS, 0).to(z.device)
     factor = 0.0
     for column in z.double().unbind(-1):
         curves = rows.curves(column, levels=levels)[:, 1:-1] / widths

@@ -8,7 +8,12 @@ from torch import Tensor
 
 from prerank.calibration.bands import ReliabilityBand, reliability_band
 from prerank.calibration.curves import reliability_curve
-from prerank.calibration.dependent_rows import DependentRows, dependent_band, dependent_evidence
+from prerank.calibration.dependent_rows import (
+    ROTATIONS,
+    DependentRows,
+    dependent_band,
+    dependent_evidence,
+)
 from prerank.calibration.error import pce, pce_floor
 from prerank.calibration.nulls import component_null, holm, null_pce, p_value
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
@@ -277,7 +282,7 @@ def _rows(
     floors, method = [floor] * len(errors), result.method
     if dependence is not None and not weighted:
         found = dependent_evidence(
-            result.z, dependence, levels=levels, n_null=counts[-1], seed=seed
+            result.z, dependence, levels=levels, n_null=max(counts[-1], ROTATIONS), seed=seed
         )
         floors, p_values, overall = [*found.floors], [*found.p_values], found.overall
         blunt, method = False, f"{method}, {dependence.method}"

@@ -139,9 +139,7 @@ class _ErrorBounds:
     doubtful: Tensor
 
 
-def _error_bounds(
-    pits: list[Tensor], rows: DependentRows, levels: int, seed: int
-) -> _ErrorBounds:
+def _error_bounds(pits: list[Tensor], rows: DependentRows, levels: int, seed: int) -> _ErrorBounds:
     value, total = 0.0, torch.zeros(3, 1, dtype=torch.float64, device=pits[0].device)
     for z, drawn in zip(pits, deviation_draws(pits, rows, levels=levels, seed=seed), strict=True):
         observed = reliability_curve(z.double(), levels=levels).observed

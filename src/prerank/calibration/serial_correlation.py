@@ -89,5 +89,5 @@ def serial_correlation(
     p_value = min(1.0, tests * math.erfc(best[0] / math.sqrt(2)))
     if p_value >= SERIAL_LEVEL:
         return None
-    score, label, at, lag, correlation = best
+    _, label, at, lag, correlation = best
     return SerialCorrelation(label, at % pits[label].shape[-1], lag, correlation, p_value)

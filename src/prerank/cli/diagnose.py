@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,8 @@ from rich.table import Column, Table
 from prerank.cli.messages import (
     MISCALIBRATED,
     AsJson,
+    ClusterColumn,
+    TimeColumn,
     named_by,
     one_line_errors,
     print_json,
@@ -28,7 +31,7 @@ from prerank.files import check_file, read_forecasts, writing
 from prerank.moved import END
 from prerank.report.wording import joined_names, p_text
 
-__all__ = ["as_record", "diagnose"]
+__all__ = ["Scale", "as_record", "diagnose"]
 
 
 class Scale(StrEnum):
@@ -66,6 +69,8 @@ def diagnose(
     by: Annotated[
         str | None, typer.Option(metavar="GROUP", help="Column that names the group of each row.")
     ] = None,
+    time: TimeColumn = None,
+    cluster: ClusterColumn = None,
     preranks: Annotated[
         str | None,
         typer.Option(
@@ -119,12 +124,15 @@ def diagnose(
                 sample=sample,
                 sample_axis=sample_axis,
                 by=by,
+                time=time,
+                cluster=cluster,
             )
         notes = [f"Note: {remark}." for remark in forecasts.remarks]
         with working("diagnosing", quiet):
             y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
             dist, groups = Ensemble(forecasts.samples), forecasts.groups
             options: dict[str, Any] = {"preranks": preranks, "scale": str(scale), "generator": seed}
+            options |= {"time": forecasts.times, "cluster": forecasts.clusters}
             diagnosis: Diagnosis | GroupedDiagnosis
             if groups is None:
                 diagnosis = diagnose_(dist, y, **options)
@@ -184,6 +192,11 @@ def as_record(diagnosis: Diagnosis | GroupedDiagnosis) -> dict[str, Any]:
         ],
         "skipped": whole.skipped,
     }
+    if whole.dependence is not None:
+        rows = whole.dependence
+        record["rows"] = {"kind": rows.kind, "units": rows.count, "degrees": rows.degrees}
+    if whole.serial is not None:
+        record["serial_correlation"] = asdict(whole.serial)
     if isinstance(diagnosis, GroupedDiagnosis):
         record["groups"] = {name: as_record(one) for name, one in diagnosis.groups.items()}
     return record

@@ -21,7 +21,7 @@ from prerank.extras import needed_by
 from prerank.pits.ranks import WEIGHTED
 from prerank.report import ReliabilityDisplay, ReliabilityGrid
 from prerank.report.html import write_page
-from prerank.report.wording import listed, p_text
+from prerank.report.wording import aligned_lines, listed, p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -290,11 +290,7 @@ class GroupedDiagnosis:
 def _table_lines(records: Sequence[dict[str, object]]) -> list[str]:
     rows = [list(records[0])]
     rows += [[_cell(name, value) for name, value in record.items()] for record in records]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        " ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return aligned_lines(rows)
 
 
 def _cell(name: str, value: object) -> str:

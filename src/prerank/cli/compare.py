@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 import typer
 
 from prerank.cli.diagnose import Scale
@@ -128,6 +129,11 @@ def compare(
             typer.echo(str(found))
 
 
+def _numbers(one: Forecasts) -> npt.NDArray[np.int64]:
+    """Rows of the observations that have a forecast."""
+    return np.arange(len(one.observations)) if one.rows is None else one.rows
+
+
 def _shared(first: Forecasts, second: Forecasts) -> tuple[Forecasts, Forecasts]:
     """The rows and targets that both forecasts have."""
     targets = [name for name in first.targets if name in second.targets]
@@ -136,7 +142,7 @@ def _shared(first: Forecasts, second: Forecasts) -> tuple[Forecasts, Forecasts]:
             f"the files have no target in common: {joined_names(first.targets)} and "
             f"{joined_names(second.targets)}"
         )
-    rows, *places = np.intersect1d(first.rows, second.rows, return_indices=True)  # type: ignore[arg-type]
+    rows, *places = np.intersect1d(_numbers(first), _numbers(second), return_indices=True)
     if not len(rows):
         raise InputError("no row of the observations has a forecast in both files")
     parts = []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         pit_histogram,
         reliability_curve,
     )
-    from prerank.diagnosis import Diagnosis, Monitor, diagnose, diagnose_where
+    from prerank.diagnosis import Diagnosis, Monitor, compare, diagnose, diagnose_where
     from prerank.distributions import Ensemble, GaussianMixture
     from prerank.errors import PrerankError
     from prerank.estimators import FlowRegressor, MixtureRegressor, load_model
@@ -52,6 +52,7 @@ __all__ = [
     "ProjectedCalibrationError",
     "__version__",
     "calibrate",
+    "compare",
     "crps",
     "diagnose",
     "diagnose_where",

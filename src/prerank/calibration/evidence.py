@@ -6,8 +6,14 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from prerank.calibration.bands import reliability_band
+from prerank.calibration.bands import ReliabilityBand, reliability_band
 from prerank.calibration.curves import reliability_curve
+from prerank.calibration.dependent_rows import (
+    ROTATIONS,
+    DependentRows,
+    dependent_band,
+    dependent_evidence,
+)
 from prerank.calibration.error import pce, pce_floor
 from prerank.calibration.intervals import mean_pce_limits, pce_limits
 from prerank.calibration.nulls import component_null, holm, null_pce, p_value
@@ -24,6 +30,7 @@ __all__ = [
     "Finding",
     "Part",
     "corrected_findings",
+    "curve_band",
     "curve_shapes",
     "evidence_of",
     "findings_of",
@@ -126,6 +133,7 @@ def findings_of(
     n_null: int = N_NULL,
     tests: int | None = None,
     seed: int = 0,
+    dependence: DependentRows | None = None,
 ) -> tuple[Finding, ...]:
     """Errors, floors and p-values of PITs.
 
@@ -138,6 +146,7 @@ def findings_of(
             those of the pre-ranks: a p-value that is as small as n_null allows is then computed
             with as many replicates as the correction needs.
         seed: of the replicates.
+        dependence: which rows depend on each other; none by default.
 
     Returns:
         For each predictor of a stack and each pre-rank its row, followed by those of its components
@@ -164,7 +173,8 @@ def findings_of(
             own = _member(result, model)
             names = result.prerank.component_names(targets, own.z.shape[-1])
             names = [f"target {name}" if name == ALL else name for name in names]
-            rows += _rows(own, names, model, levels, sorted({n_null, enough}), blunt, seed)
+            counts = sorted({n_null, enough})
+            rows += _rows(own, names, model, levels, counts, blunt, seed, dependence)
         findings += corrected_findings(rows)
     return findings
 
@@ -179,11 +189,28 @@ def corrected_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def curve_shapes(
-    z: Tensor, *, level: float = BAND_LEVEL, levels: int = LEVELS
+    z: Tensor,
+    *,
+    level: float = BAND_LEVEL,
+    levels: int = LEVELS,
+    dependence: DependentRows | None = None,
 ) -> list[DeviationShape]:
     """How the reliability curve of each component of PITs `(N, J)` deviates."""
     curve = reliability_curve(z, levels=levels)
-    return deviation_shapes(curve, reliability_band(z.shape[-2], level=level, levels=levels))
+    return deviation_shapes(curve, curve_band(z, dependence, level=level, levels=levels))
+
+
+def curve_band(
+    z: Tensor,
+    dependence: DependentRows | None,
+    *,
+    level: float = BAND_LEVEL,
+    levels: int = LEVELS,
+) -> ReliabilityBand:
+    """The band of PITs `(N, J)`, wider where their rows depend on each other."""
+    if dependence is None:
+        return reliability_band(z.shape[-2], level=level, levels=levels)
+    return dependent_band(z, dependence, level=level, levels=levels)
 
 
 def evidence_of(
@@ -192,6 +219,7 @@ def evidence_of(
     *,
     model: int = 0,
     levels: int = LEVELS,
+    dependence: DependentRows | None = None,
 ) -> list[Evidence]:
     """Evidence on each pre-rank of one predictor, with the shapes of its components.
 
@@ -200,6 +228,7 @@ def evidence_of(
         pits: PITs of each pre-rank by label, `(..., N, J)`.
         model: which predictor of a stack.
         levels: number of levels of the curves.
+        dependence: which rows depend on each other.
     """
     evidence = []
     for label, z in pits.items():
@@ -207,7 +236,8 @@ def evidence_of(
         rows = components or [whole]
         shapes: Sequence[DeviationShape | None] = [None] * len(rows)
         if whole.method != WEIGHTED:  # whose PITs are not exactly uniform: they have no band
-            shapes = curve_shapes(z.reshape(-1, *z.shape[-2:])[model], levels=levels)
+            own = z.reshape(-1, *z.shape[-2:])[model]
+            shapes = curve_shapes(own, levels=levels, dependence=dependence)
         parts = tuple(
             Part(row.component if components else label, row.pce, row.p_value, shape)
             for row, shape in zip(rows, shapes, strict=True)
@@ -240,6 +270,7 @@ def _rows(
     counts: Sequence[int],
     blunt: bool,
     seed: int,
+    dependence: DependentRows | None,
 ) -> list[Finding]:
     """The finding for a pre-rank, then those for its components where there are several."""
     n = result.z.shape[0]
@@ -249,35 +280,42 @@ def _rows(
     null = null_pce(n, levels=levels)
     p_values = [math.nan if weighted else p_value(float(e), null) for e in errors]
     overall, several = p_values[0], len(errors) > 1
-    pool = result.null_pits
+    pool = result.null_pits if dependence is None else None
     for count in counts:  # the larger number only where the smaller one cannot resolve p
         if pool is not None and (count == counts[0] or overall <= 1 / (counts[0] + 1)):
             null_means = component_null(result.z, pool, levels=levels, n_null=count, generator=seed)
             overall = p_value(float(errors.mean()), null_means.cpu().numpy())
+    floors, method = [floor] * len(errors), result.method
     limits = [(math.nan, math.nan)] * (1 + len(errors))
-    if not weighted:
+    if dependence is not None and not weighted:
+        found = dependent_evidence(
+            result.z, dependence, levels=levels, n_null=max(counts[-1], ROTATIONS), seed=seed
+        )
+        floors, p_values, overall = [*found.floors], [*found.p_values], found.overall
+        blunt, method = False, f"{method}, {dependence.method}"
+    elif not weighted:  # the limits assume independent rows
         own, whole = (f(result.z, levels=levels) for f in (pce_limits, mean_pce_limits))
         limits = [(float(whole.lower), float(whole.upper))]
         limits += zip(own.lower.tolist(), own.upper.tolist(), strict=True)
-    rows = [(ALL, errors.mean(), overall, result.ties.mean())]
-    rows += zip(names, errors, p_values, result.ties, strict=True) if several else ()
+    rows = [(ALL, errors.mean(), sum(floors) / len(floors), overall, result.ties.mean())]
+    rows += zip(names, errors, floors, p_values, result.ties, strict=True) if several else ()
     return [
         Finding(
             model=model,
             prerank=result.prerank.label,
             component=component,
             pce=float(error),
-            floor=floor,
-            excess=float(error) - floor,
-            p_value=p,
+            floor=float(floor),
+            excess=float(error) - float(floor),
+            p_value=float(p),
             p_holm=math.nan,
             ties=float(ties),
-            method=result.method,
+            method=method,
             note=_note(float(ties), weighted, blunt and several and component == ALL),
             lower=lower,
             upper=upper,
         )
-        for (component, error, p, ties), (lower, upper) in zip(rows, limits, strict=False)
+        for (component, error, floor, p, ties), (lower, upper) in zip(rows, limits, strict=False)
     ]
 
 

@@ -6,6 +6,7 @@ import typer
 
 import prerank
 from prerank.cli.calibrate import calibrate
+from prerank.cli.compare import compare
 from prerank.cli.datasets import datasets
 from prerank.cli.demo import demo
 from prerank.cli.diagnose import diagnose
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _PANELS = {
-    "Your own data": (fit, predict, diagnose, calibrate, monitor),
+    "Your own data": (fit, predict, diagnose, compare, calibrate, monitor),
     "Getting to know it": (demo, explain),
 }
 for panel, commands in _PANELS.items():

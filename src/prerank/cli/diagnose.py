@@ -14,7 +14,9 @@ from rich.table import Column, Table
 from prerank.cli.messages import (
     MISCALIBRATED,
     AsJson,
+    ClusterColumn,
     Screen,
+    TimeColumn,
     named_by,
     one_line_errors,
     print_json,
@@ -36,7 +38,7 @@ from prerank.files import Forecasts, check_file, read_forecasts, writing
 from prerank.moved import END
 from prerank.report.wording import joined_names, p_text
 
-__all__ = ["as_record", "diagnose"]
+__all__ = ["Scale", "as_record", "diagnose"]
 
 
 class Scale(StrEnum):
@@ -78,6 +80,8 @@ def diagnose(
         Path | None,
         typer.Option(help="Table of inputs: search them for regions where calibration differs."),
     ] = None,
+    time: TimeColumn = None,
+    cluster: ClusterColumn = None,
     preranks: Annotated[
         str | None,
         typer.Option(
@@ -139,12 +143,15 @@ def diagnose(
                 sample_axis=sample_axis,
                 by=by,
                 inputs=inputs,
+                time=time,
+                cluster=cluster,
             )
         notes = [f"Note: {remark}." for remark in forecasts.remarks]
         with working("diagnosing", quiet):
             y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
             dist, groups = Ensemble(forecasts.samples), forecasts.groups
             options: dict[str, Any] = {"preranks": preranks, "scale": str(scale), "generator": seed}
+            options |= {"time": forecasts.times, "cluster": forecasts.clusters}
             diagnosis: Diagnosis | GroupedDiagnosis
             if groups is None:
                 diagnosis = diagnose_(dist, y, **options)
@@ -215,6 +222,11 @@ def as_record(
     if within is not None:
         claim = asdict(diagnosis.within(within))
         record["equivalence"] = {name: _plain(value) for name, value in claim.items()}
+    if whole.dependence is not None:
+        rows = whole.dependence
+        record["rows"] = {"kind": rows.kind, "units": rows.count, "degrees": rows.degrees}
+    if whole.serial is not None:
+        record["serial_correlation"] = asdict(whole.serial)
     if isinstance(diagnosis, GroupedDiagnosis):
         record["groups"] = {name: as_record(one) for name, one in diagnosis.groups.items()}
     return record

@@ -31,8 +31,10 @@ __all__ = [
     "MISCALIBRATED",
     "UNFINISHED",
     "AsJson",
+    "ClusterColumn",
     "Quiet",
     "Screen",
+    "TimeColumn",
     "complain",
     "named_by",
     "one_line_errors",
@@ -48,6 +50,22 @@ UNFINISHED, MISCALIBRATED, INTERRUPTED = 3, 4, 130
 _NO_MEMORY = re.compile("out of memory|n[o']t allocate memory")  # torch has no type for it
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column with the time of each row: rows of the same and of neighbouring times may "
+        "depend on each other.",
+    ),
+]
+ClusterColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column with the cluster of each row, such as a station: rows of one cluster may "
+        "depend on each other.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no words on success.")]
 
 

@@ -1,6 +1,7 @@
 """Diagnosis: calibration for every pre-rank, and what it means."""
 
 from prerank.calibration.evidence import ALL, Finding
+from prerank.diagnosis.comparison import Comparison, compare
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.diagnosis.equivalence import Equivalence
 from prerank.diagnosis.measurement import diagnose, diagnose_by
@@ -12,6 +13,7 @@ from prerank.distributions.affine import sample_spread
 
 __all__ = [
     "ALL",
+    "Comparison",
     "Diagnosis",
     "Equivalence",
     "Finding",
@@ -20,6 +22,7 @@ __all__ = [
     "Verdict",
     "WhereDiagnosis",
     "check_omnibus",
+    "compare",
     "diagnose",
     "diagnose_by",
     "diagnose_where",

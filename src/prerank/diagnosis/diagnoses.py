@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from prerank.calibration import ReliabilityCurve, reliability_band, reliability_curve
-from prerank.calibration.evidence import ALL, Finding, evidence_of
+from prerank.calibration import ReliabilityCurve, pce_floor, reliability_curve
+from prerank.calibration.dependent_rows import DependentRows, dependent_margin
+from prerank.calibration.evidence import ALL, Finding, curve_band, evidence_of
+from prerank.calibration.serial_correlation import SerialCorrelation
 from prerank.defaults import BAND_LEVEL, LEVELS, UNITS
 from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.diagnosis.equivalence import Equivalence, equivalence_of
@@ -20,7 +22,7 @@ from prerank.extras import needed_by
 from prerank.pits.ranks import WEIGHTED
 from prerank.report import ReliabilityDisplay, ReliabilityGrid
 from prerank.report.html import write_page
-from prerank.report.wording import listed, p_text
+from prerank.report.wording import aligned_lines, listed, p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +47,8 @@ class Diagnosis:
         remarks: what else was noticed and can be done, in sentences.
         tests: over how many p-values `p_holm` is corrected; None for those of the pre-ranks.
         units: in which the targets were judged.
+        dependence: which rows depend on each other; None where they are taken as independent.
+        serial: the clearest correlation between neighbouring rows or times, if there is evidence.
     """
 
     findings: tuple[Finding, ...]
@@ -54,6 +58,8 @@ class Diagnosis:
     remarks: tuple[str, ...] = ()
     tests: int | None = None
     units: str = UNITS
+    dependence: DependentRows | None = None
+    serial: SerialCorrelation | None = None
 
     @property
     def n(self) -> int:
@@ -108,7 +114,9 @@ class Diagnosis:
             whole, *parts = (f for f in self.findings if f.prerank == label and f.model == model)
             band = None
             if whole.method != WEIGHTED:
-                band = reliability_band(self.n, level=level, levels=self.levels)
+                z = self.pits[label]
+                own = z.reshape(-1, *z.shape[-2:])[model]
+                band = curve_band(own, self.dependence, level=level, levels=self.levels)
             names = [part.component for part in parts] or [label]
             displays.append(ReliabilityDisplay(curve, band, label=label, names=names))
         return displays
@@ -130,9 +138,23 @@ class Diagnosis:
             within: say also whether the forecast is calibrated to within this error.
         """
         if model not in self._verdicts:
-            evidence = evidence_of(self.findings, self.pits, model=model, levels=self.levels)
-            self._verdicts[model] = reach_verdict(
-                evidence, n=self.n, remarks=self.remarks, tests=self.tests, units=self.units
+            evidence = evidence_of(
+                self.findings,
+                self.pits,
+                model=model,
+                levels=self.levels,
+                dependence=self.dependence,
+            )
+            verdict = reach_verdict(
+                evidence,
+                n=self.n,
+                remarks=self.remarks,
+                tests=self.tests,
+                units=self.units,
+                effective_n=self._effective_n(model),
+            )
+            self._verdicts[model] = replace(
+                verdict, points=(*verdict.points, *self._row_points(model))
             )
         verdict = self._verdicts[model]
         return verdict if within is None else _extended(verdict, self.within(within, model=model))
@@ -168,6 +190,46 @@ class Diagnosis:
         """
         options = {"verdict": self.verdict(within=within)} | options
         return write_page(diagnosis_page(self, **options), path)
+
+    def _effective_n(self, model: int) -> int | None:
+        """Number of independent rows with the same mean floor; None where rows are independent."""
+        if self.dependence is None:
+            return None
+        floors = [f.floor for f in self.findings if f.model == model]
+        ratio = pce_floor(self.n, levels=self.levels) * len(floors) / sum(floors)
+        return max(1, min(self.n, round(self.n * ratio**2)))
+
+    def _row_points(self, model: int) -> list[str]:
+        """What was assumed of the rows, and what their order shows, where it was given."""
+        if self.dependence is None:
+            return []
+        margin = max(
+            dependent_margin(z.reshape(-1, *z.shape[-2:])[model], self.dependence)
+            for z in self.pits.values()
+        )
+        points = [
+            f"Assumed: {self.dependence.assumption}. The error of each pre-rank is within "
+            f"{margin:.3f} of that of infinitely many such rows, with {BAND_LEVEL:.0%} confidence."
+        ]
+        if self.serial is not None:
+            points.append(
+                f"Errors of consecutive forecasts are correlated ({self.serial_words}). One-step "
+                "forecasts that could have used the last observation do not use what it showed."
+            )
+        return points
+
+    @property
+    def serial_words(self) -> str:
+        """Which PITs of neighbouring rows are correlated, and how much; empty where none are."""
+        found = self.serial
+        if found is None:
+            return ""
+        rows = [f for f in self.findings if f.prerank == found.prerank and f.model == 0]
+        name = rows[1 + found.place].component if len(rows) > 1 else found.prerank
+        where = name if name == found.prerank else f"{found.prerank} of {name}"
+        p = p_text(found.p_value)
+        proof = f"p {p[0]} {p[1:]}" if p.startswith("<") else f"p = {p}"
+        return f"{where}, {found.correlation:.2f} at lag {found.lag}, corrected {proof}"
 
     @cached_property
     def _verdicts(self) -> dict[int, Verdict]:
@@ -274,11 +336,7 @@ def _extended(verdict: Verdict, claim: Equivalence) -> Verdict:
 def _table_lines(records: Sequence[dict[str, object]]) -> list[str]:
     rows = [list(records[0])]
     rows += [[_cell(name, value) for name, value in record.items()] for record in records]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        " ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return aligned_lines(rows)
 
 
 def _cell(name: str, value: object) -> str:

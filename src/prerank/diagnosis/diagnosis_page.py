@@ -177,12 +177,13 @@ def _reliability(findings: "Diagnosis", before: "Diagnosis | None", change: str)
 def _histograms(findings: "Diagnosis") -> Section:
     shown = []
     bins = default_bins(findings.n)
+    unbanded = findings.dependence is not None  # the band is that of independent rows
     for display in findings.displays():
         z = findings.pits[display.label]
         names = display.names[:_SHOWN_COMPONENTS]
         histogram = PITHistogramDisplay(
             pit_histogram(z.reshape(z.shape[-2:])[:, : len(names)], bins=bins),
-            histogram_band(findings.n, bins) if display.band is not None else None,
+            None if unbanded or display.band is None else histogram_band(findings.n, bins),
             label=display.label,
             names=names,
             curves=display.shapes[: len(names)],

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.distributions import Distribution, TransformedDistribution
 
 from prerank.calibration import member_remarks, tie_remarks
+from prerank.calibration.dependent_rows import DependentRows, row_units
 from prerank.calibration.evidence import corrected_findings, findings_of
+from prerank.calibration.serial_correlation import serial_correlation
 from prerank.defaults import LEVELS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.distributions import Ensemble, affine
@@ -36,11 +38,14 @@ def diagnose(
     n_null: int = N_NULL,
     generator: torch.Generator | int | None = SEED,
     units: str | None = None,
+    time: object = None,
+    cluster: object = None,
 ) -> Diagnosis:
     """Measure calibration for every pre-rank, with floors and p-values.
 
     The p-values are valid for every number of rows, samples and ties, if the rows are independent
-    of each other. With weighted samples there are none.
+    of each other. Where they are not, `time` or `cluster` gives floors, p-values and bands that
+    hold for large numbers of times or clusters. With weighted samples there are none.
 
     Args:
         dist: `batch_shape (..., N)`, `event_shape (D,)`.
@@ -58,6 +63,10 @@ def diagnose(
         generator: a generator or seed; None draws from torch's global state.
         units: name of the units of `dist` and `y`, which the verdict mentions; `"original"` by
             default.
+        time: of each row, `(N,)`: numbers or dates, also as text. Rows of the same and of
+            neighbouring times may depend on each other.
+        cluster: label of each row, `(N,)`, such as a station: rows of one cluster may depend on
+            each other, those of different clusters must not.
 
     Returns:
         A `Diagnosis` with `.table`, `.pits`, `.curves`, `.verdict()`, `.plot()`, `.skipped` and
@@ -74,7 +83,7 @@ def diagnose(
         >>> bool(rows.p_holm["marginal"] > 0.05), bool(rows.p_holm["scale"] < 0.001)
         (True, True)
     """
-    measured = _measure(dist, y, preranks, n_samples, scale, generator, units)
+    measured = _measure(dist, y, preranks, n_samples, scale, generator, units, time, cluster)
     return measured.judged(levels=levels, n_null=n_null)
 
 
@@ -113,7 +122,7 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
     rows = _rows(groups, dist.batch_shape[0])
     judging["tests"] = (1 + len(rows)) * len(measured.results)
     parts = [measured.judged(**judging)]
-    parts += [measured.of_rows(at).judged(**judging) for at in rows.values()]
+    parts += [measured.of_rows(at, name).judged(**judging) for name, at in rows.items()]
     corrected = iter(corrected_findings([row for part in parts for row in part.findings]))
     whole, *others = (
         replace(part, findings=tuple(next(corrected) for _ in part.findings)) for part in parts
@@ -146,6 +155,8 @@ class _Measurement:
         remarks: what else was noticed.
         null_seed: of the replicates.
         units: of the targets.
+        dependence: which rows depend on each other.
+        whole: whether these are all rows, whose order is looked at too.
     """
 
     results: tuple[ProjectedPIT, ...]
@@ -154,23 +165,49 @@ class _Measurement:
     remarks: tuple[str, ...]
     null_seed: int
     units: str
+    dependence: DependentRows | None
+    whole: bool = True
 
-    def of_rows(self, rows: Tensor) -> "_Measurement":
-        """Some of the rows, by their numbers; the share of ties stays that of all."""
+    def of_rows(self, rows: Tensor, group: str) -> "_Measurement":
+        """The rows of a group, by their numbers; the share of ties stays that of all."""
 
         def part(result: ProjectedPIT) -> ProjectedPIT:
             at, pool = rows.to(result.z.device), result.null_pits
             chosen = None if pool is None else pool[..., at, :]
             return replace(result, z=result.z[..., at, :], null_pits=chosen)
 
-        return replace(self, results=tuple(part(result) for result in self.results))
+        results = tuple(part(result) for result in self.results)
+        depend = self.dependence
+        if depend is not None:
+            depend = depend.of_rows(rows, f" in group {group!r}")
+        return replace(self, results=results, dependence=depend, whole=False)
 
     def judged(self, *, levels: int, n_null: int, tests: int | None = None) -> Diagnosis:
         """Errors, and their evidence."""
+        depend = self.dependence
         options: dict[str, Any] = {"levels": levels, "n_null": n_null, "tests": tests}
-        findings = findings_of(self.results, self.targets, seed=self.null_seed, **options)
+        options |= {"seed": self.null_seed, "dependence": depend}
+        findings = findings_of(self.results, self.targets, **options)
         pits = {result.prerank.label: result.z for result in self.results}
-        return Diagnosis(findings, pits, self.skipped, levels, self.remarks, tests, self.units)
+        diagnosis = Diagnosis(
+            findings,
+            pits,
+            self.skipped,
+            levels,
+            self.remarks,
+            tests,
+            self.units,
+            depend,
+            serial_correlation(pits, depend) if self.whole else None,
+        )
+        if depend is not None or diagnosis.serial is None:
+            return diagnosis
+        remark = (
+            f"PITs of neighbouring rows are correlated ({diagnosis.serial_words}): rows depend on "
+            "each other, or the calibration changes along them, and p-values of independent rows "
+            "are then too small. Pass time= (--time) or cluster= (--cluster)."
+        )
+        return replace(diagnosis, remarks=(*self.remarks, remark))
 
 
 def _measure(
@@ -181,6 +218,8 @@ def _measure(
     scale: object,
     generator: torch.Generator | int | None,
     units: str | None,
+    time: object = None,
+    cluster: object = None,
     with_null_pits: bool = True,
 ) -> _Measurement:
     """The PITs of `diagnose`, whose arguments these are."""
@@ -189,6 +228,7 @@ def _measure(
     if isinstance(dist, Ensemble):
         dist = dist.at_precision_of(y)
     observed = check_observations(dist, y)
+    dependence = row_units(time, cluster, observed.shape[-2])
     source = as_generator(generator, "draw")
     terms, skipped = _asked_for(dist, preranks)
 
@@ -218,6 +258,7 @@ def _measure(
         remarks=(*tie_remarks(dist, observed, targets), *member_remarks(dist, observed)),
         null_seed=int(torch.randint(2**31, (), generator=source)),
         units=words,
+        dependence=dependence,
     )
 
 

@@ -68,6 +68,7 @@ def reach_verdict(
     remarks: Sequence[str] = (),
     tests: int | None = None,
     units: str | None = None,
+    effective_n: int | None = None,
 ) -> Verdict:
     """Decide what fails (see `prerank.calibration.decision.decide`), and say it.
 
@@ -78,6 +79,7 @@ def reach_verdict(
         tests: over how many p-values of pre-ranks the correction went, where these rows are one of
             several groups; those of `evidence` by default.
         units: in which the targets were judged.
+        effective_n: number of independent rows that tell as much, where rows depend on each other.
 
     Example:
         >>> from prerank.calibration import DeviationShape
@@ -87,7 +89,7 @@ def reach_verdict(
         >>> reach_verdict([Evidence("marginal", 0.08, 0.01, 0.0002, parts)], n=900).headline
         'Strongly miscalibrated: predictions too narrow in rain.'
     """
-    decision = decide(evidence, n=n, tests=tests)
+    decision = decide(evidence, n=effective_n or n, tests=tests)
     advice: list[str] = []
     if decision.fault is not None:
         headline, points = _failing_verdict(decision, decision.fault, n)

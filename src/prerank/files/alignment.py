@@ -30,6 +30,7 @@ class Choices:
         sample: name of the column, or the dimension, that numbers the samples.
         sample_axis: axis of the samples in an array.
         by: name of the column with the groups.
+        aside: names of further columns that are no targets.
     """
 
     targets: tuple[str, ...] | None = None
@@ -37,6 +38,7 @@ class Choices:
     sample: str | None = None
     sample_axis: int | None = None
     by: str | None = None
+    aside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

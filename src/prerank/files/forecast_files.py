@@ -51,6 +51,9 @@ class Forecasts:
         remarks: sentences on how the files were read, and on what was left out.
         sample_axis: the axis of the samples in a file of arrays.
         inputs: of each row, N of them; None where none were asked for.
+        times: the time of each row, as text; None where none were asked for.
+        clusters: the cluster of each row, likewise.
+        rows: `(N,)`, the row of the observations that belongs to each forecast, increasing.
 
     Example:
         >>> forecasts = Forecasts(np.zeros((20, 5, 2)), np.ones((5, 2)), ("wind", "rain"))
@@ -65,6 +68,9 @@ class Forecasts:
     remarks: tuple[str, ...] = ()
     sample_axis: int | None = None
     inputs: "pd.DataFrame | None" = None
+    times: tuple[str, ...] | None = None
+    clusters: tuple[str, ...] | None = None
+    rows: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
@@ -93,6 +99,8 @@ def read_forecasts(
     sample_axis: int | None = None,
     by: str | None = None,
     inputs: str | os.PathLike[str] | None = None,
+    time: str | None = None,
+    cluster: str | None = None,
 ) -> Forecasts:
     r"""Read samples of forecasts and what was observed, and put them side by side.
 
@@ -125,6 +133,8 @@ def read_forecasts(
         by: a column whose values, as text, are the groups of the rows.
         inputs: path of a table of inputs, which finds the rows of the observations as forecasts
             do.
+        time: a column with the time of each row.
+        cluster: a column with the cluster of each row.
 
     Raises:
         InputError: when a file cannot be read or used; the message begins with its path.
@@ -152,8 +162,14 @@ def read_forecasts(
         names = source.names()
     with naming(truth):
         names |= observed.names()
+    aside = tuple(name for name in (time, cluster) if name is not None)
     choices = Choices(
-        names_of(targets, "targets", names), names_of(key, "key", names), sample, sample_axis, by
+        names_of(targets, "targets", names),
+        names_of(key, "key", names),
+        sample,
+        sample_axis,
+        by,
+        aside,
     )
     check_choices(path, source, choices)
     if alone and not source.has_observations:
@@ -169,10 +185,13 @@ def read_forecasts(
         matched = source.match(frame, choices)
         check_samples(matched.values, matched.place)
     values = _observed_values(frame, matched)
-    groups = None if by is None else _groups(frame, matched, by)
+    groups, times, clusters = (
+        None if name is None else _groups(frame, matched, name, what)
+        for name, what in ((by, "groups"), (time, "times"), (cluster, "clusters"))
+    )
     remarks = matched.remarks
     if choices.targets is None and not alone:
-        ours = source.names() | {*(choices.key or ()), by}
+        ours = source.names() | {*(choices.key or ()), by, *aside}
         # Of a grid only what has samples was read.
         known = observed.offered(choices) if isinstance(observed, SampleGrid) else frame.numeric
         unjudged = {
@@ -187,8 +206,18 @@ def read_forecasts(
     if inputs is not None:
         table, unused = match_inputs(inputs, frame, matched.rows, matched.targets, choices)
         remarks = (*remarks, *unused)
-    axis = matched.sample_axis
-    return Forecasts(matched.values, values, matched.targets, groups, remarks, axis, table)
+    return Forecasts(
+        matched.values,
+        values,
+        matched.targets,
+        groups,
+        remarks,
+        matched.sample_axis,
+        table,
+        times,
+        clusters,
+        matched.rows,
+    )
 
 
 def open_samples(path: Path) -> SampleTable | SampleArrays | SampleGrid:
@@ -256,21 +285,21 @@ def _observed_values(frame: Frame, matched: Matched) -> npt.NDArray[np.float64]:
     return values
 
 
-def _groups(frame: Frame, matched: Matched, by: str) -> tuple[str, ...]:
-    """The group of each row: from the observations, or else from the samples."""
+def _groups(frame: Frame, matched: Matched, by: str, what: str) -> tuple[str, ...]:
+    """The group, time or cluster of each row: from the observations, or else from the samples."""
     source = matched.source
     if by in frame.columns or by not in source.columns:
-        return frame.text(by, matched.rows)
+        return frame.text(by, matched.rows, what)
     origins = matched.origins.reshape(len(matched.rows), -1)  # (N, S) for a long table
     codes = source.codes(by)[origins]
     mixed = (codes != codes[:, :1]).any(axis=1)
     if mixed.any():
         first = int(origins[int(mixed.argmax()), 0])
         raise InputError(
-            f"{source.path}: column {by!r} for the groups differs among the samples of a forecast, "
-            f"that of data row {first + 1}: groups are groups of forecasts"
+            f"{source.path}: column {by!r} for the {what} differs among the samples of a forecast, "
+            f"that of data row {first + 1}: {what} are {what} of forecasts"
         )
-    return source.text(by, origins[:, 0])
+    return source.text(by, origins[:, 0], what)
 
 
 def names_of(

@@ -93,15 +93,15 @@ class Frame:
         except InputError as error:
             raise InputError(f"{self.path}: {error}{use}: only numbers can be used") from error
 
-    def text(self, name: str, rows: npt.NDArray[np.int64]) -> tuple[str, ...]:
+    def text(self, name: str, rows: npt.NDArray[np.int64], what: str = "groups") -> tuple[str, ...]:
         """Some values of a column as text; a missing one raises."""
         import pyarrow as pa
 
-        column = decoded(self.column(name, " for the groups")).take(pa.array(rows))
+        column = decoded(self.column(name, f" for the {what}")).take(pa.array(rows))
         missing = self.missing(name)[rows]
         if missing.any():
             raise InputError(
-                f"{self.path}: column {name!r} for the groups has no value in data row "
+                f"{self.path}: column {name!r} for the {what} has no value in data row "
                 f"{rows[missing.argmax()] + 1}: fill it in, or name another column"
             )
         whole = (

@@ -127,7 +127,7 @@ class SampleArrays:
         stored = self._stored()
         size = self._key_size() or observations.size
         frame = Frame(self.path, size, self._keys(size))
-        others = {choices.by, *(choices.key or ()), *frame.columns}
+        others = {choices.by, *choices.aside, *(choices.key or ()), *frame.columns}
         known = observations.numeric if stored is None else observations.columns
         free = (n for n in known if n not in others and (stored is None or n in stored))
         targets = choices.targets or tuple(free)

@@ -64,7 +64,7 @@ class SampleTable:
         label = find_sample_name(self.frame.columns, choices.sample, "column")
         if label is None:
             return tuple(self.numbered())
-        others = {label, ROW, choices.by, *(choices.key or ())}
+        others = {label, ROW, choices.by, *choices.aside, *(choices.key or ())}
         return tuple(name for name in self.frame.numeric if name not in others)
 
     def observations(self, choices: Choices, offered: Collection[str]) -> Frame:
@@ -200,7 +200,8 @@ def _match_long(samples: Frame, observations: Frame, choices: Choices, label: st
     from sample to sample is a target.
     """
     numbers = _sample_numbers(samples, label)
-    others = {label, *(choices.key or ())} | ({choices.by} if choices.by else set())
+    others = {label, *choices.aside, *(choices.key or ())}
+    others |= {choices.by} if choices.by else set()
     useful = {*observations.columns, *samples.numeric} - others
     varying = _varying(samples, useful.intersection(samples.columns), numbers)
     loose = [name for name in samples.numeric if name in varying and name != ROW]

@@ -20,6 +20,7 @@ __all__ = [
     "Cell",
     "Column",
     "Explanation",
+    "aligned_lines",
     "explanation_of",
     "grouped_names",
     "joined_names",
@@ -144,6 +145,20 @@ def grouped_names(
         f"{meaning} in {everyone if everyone and len(names) == total else listed(names)}"
         for meaning, names in groups.items()
     )
+
+
+def aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines of text, its columns aligned on the right.
+
+    Example:
+        >>> aligned_lines([["error", "p"], ["0.01", "0.5"]])
+        ['error   p', ' 0.01 0.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        " ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -244,12 +244,14 @@ def as_generator(generator: object, purpose: str) -> torch.Generator | None:
     )
 
 
-def as_count(value: object, name: str, *, minimum: int) -> int:
-    """Check a whole number with a lower bound."""
+def as_count(value: object, name: str, *, minimum: int, maximum: int | None = None) -> int:
+    """Check a whole number with a lower bound and, if there is one, an upper one."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InputTypeError(f"{name} must be an int, got {type(value).__name__}")
     if value < minimum:
         raise InputError(f"{name} must be at least {minimum}, got {value}")
+    if maximum is not None and value > maximum:
+        raise InputError(f"{name} must be at most {maximum}, got {value}")
     return int(value)
 
 

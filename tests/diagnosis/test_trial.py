@@ -70,3 +70,14 @@ def test_units_do_not_matter():
         rtol=1e-9,
         atol=1e-12,
     )
+
+
+def test_times_divide_the_rows_of_the_fit():
+    """A wrong time is refused by the fit, so it arrives there."""
+    rng = np.random.default_rng(0)
+    samples, y = rng.normal(size=(10, 60, 1)), pd.DataFrame({"a": rng.normal(size=60)})
+    held = held_out_rows(60, 0.2, seed=0)
+    with pytest.raises(InputError, match="time has 1 different"):
+        try_head(samples, y, held, preranks="location", seed=0, times=["1"] * 60)
+    times = [str(k) for k in range(60)]
+    assert try_head(samples, y, held, preranks="location", seed=0, times=times).n_fitted == 48

@@ -12,13 +12,17 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch.distributions import AffineTransform, IndependentTransform
 
 import prerank
 from prerank import FlowRegressor, MixtureRegressor, energy_score, load_model
 from prerank.datasets import AR1Regression
 from prerank.errors import InputError, PrerankError
 from prerank.estimators.model_page import fit_page
+from prerank.estimators.regressors import _points
 from prerank.models import FlowDistribution
+from prerank.models.flow_distribution import FlowDistribution
+from prerank.recalibration import Change, Copies
 
 ROWS, DIM = 120, 3
 X, Y = (part.numpy() for part in AR1Regression(dim=DIM).sample(ROWS, generator=0))
@@ -277,3 +281,17 @@ def test_a_model_of_another_kind_is_refused(tmp_path, model):
 def test_pickle(model):
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+
+
+def test_points_of_a_calibrated_flow_have_the_share_that_stays():
+    """A head that keeps nearly all of the forecast does not widen its quantiles."""
+    double = IndependentTransform(AffineTransform(0.0, 2.0), 1)
+    base = FlowDistribution(double, 3, torch.zeros(2), torch.ones(2))
+    change = Change.identity(2, 4, stack=(), like=torch.zeros(()))
+    wide = change._replace(width=torch.tensor(3.0).log())
+    spreads = [
+        _points(Copies(base, wide._replace(kept=torch.tensor(kept)))).std(0) / base.points().std(0)
+        for kept in (-20.0, 20.0)
+    ]
+    torch.testing.assert_close(spreads[0], torch.full_like(spreads[0], 3.0), rtol=0.1, atol=0)
+    torch.testing.assert_close(spreads[1], torch.ones_like(spreads[1]), rtol=1e-3, atol=0)

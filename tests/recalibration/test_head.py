@@ -2,7 +2,9 @@
 
 import copy
 import math
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -13,6 +15,7 @@ from torch.distributions import (
     Distribution,
     Exponential,
     ExpTransform,
+    Gamma,
     Independent,
     MultivariateNormal,
     Normal,
@@ -580,3 +583,62 @@ def test_calibrate_passes_groups_and_time_on() -> None:
         assert torch.equal(short.change_.width, head.change_.width)
     with pytest.raises(ShapeError, match="groups"):
         calibrate(dist, y, steps=2, groups=names[:5])
+
+
+def lognormal(loc: Tensor, scale: Tensor) -> Independent:
+    return Independent(TransformedDistribution(Normal(loc, scale), [ExpTransform()]), 1)
+
+
+@pytest.mark.slow
+def test_a_density_with_a_bound_is_calibrated_although_some_draws_leave_it() -> None:
+    """The penalty is not finite in some steps of this fit."""
+    torch.manual_seed(7)
+    loc, scale = torch.randn(60, 2), (0.7 * torch.randn(60, 2)).exp()
+    y = lognormal(loc, scale).sample()
+    head = CalibrationHead().fit(lognormal(loc, 0.5 * scale), y)
+    assert all(bool(part.isfinite().all()) for part in head.change_)
+    assert "widths" in head.report()
+
+
+def test_a_density_that_is_infinite_at_its_bound_is_calibrated() -> None:
+    """Gamma distributions with a shape below 1: an observation may round to 0."""
+    torch.manual_seed(0)
+    loc, scale = torch.randn(400, 2), (0.5 * torch.randn(400, 2)).exp()
+
+    def gamma(spread: Tensor) -> Independent:
+        return Independent(Gamma(1 / spread**2, loc.exp() / spread**2), 1)
+
+    y = gamma(scale).sample()
+    head = CalibrationHead(strength=0).fit(gamma(0.5 * scale), y)
+    assert all(bool(gain.isfinite().all()) for gain in head.gains_.values())
+    assert max(map(float, head.gains_.values())) > 0.5
+
+
+def test_weights_that_go_with_the_place_of_a_member_are_respected() -> None:
+    torch.manual_seed(0)
+    place = torch.linspace(-4, 4, 200)
+    weights = (-0.5 * place**2).softmax(0)[:, None].expand(200, 600)
+    loc = torch.randn(600, 1)
+    dist = Ensemble(loc + place[:, None, None], weights)
+    head = CalibrationHead(steps=2).fit(dist, loc + torch.randn(600, 1))
+    assert head.report() == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [({"seed": 2**70}, "seed"), ({"strength": False}, "strength"), ({"strength": "1"}, "strength")],
+)
+def test_arguments_are_refused_before_the_fit(arguments: dict[str, object], word: str) -> None:
+    with pytest.raises((InputError, TypeError), match=word):
+        CalibrationHead(**arguments)
+
+
+def test_a_strength_of_numpy_can_be_saved(tmp_path: Path) -> None:
+    head = CalibrationHead(strength=np.int64(0)).fit(normal(40), observed("normal", 40))
+    head.save(tmp_path / "head.safetensors")
+    assert CalibrationHead.load(tmp_path / "head.safetensors").strength == 0
+
+
+def test_one_time_for_all_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="time has 1 different"):
+        CalibrationHead().fit(normal(40), observed("normal", 40), time=[1] * 40)

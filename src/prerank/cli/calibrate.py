@@ -115,11 +115,13 @@ def calibrate(
             y = pd.DataFrame(known.observations, columns=list(known.targets))
             held = held_out_rows(len(y), held_out, seed=seed, times=known.groups)
             with working("judging on held-out rows", quiet):
-                trial = try_head(known.samples, y, held, preranks=preranks, seed=seed)
+                options: dict[str, Any] = {"preranks": preranks, "seed": seed}
+                options["times"] = known.groups
+                trial = try_head(known.samples, y, held, **options)
             fitted = trial.head
             if out is not None or save_head is not None:
                 with working("fitting to all rows", quiet):
-                    fitted = fit_head(known.samples, y, preranks=preranks, seed=seed)
+                    fitted = fit_head(known.samples, y, **options)
         assert fitted is not None  # from a file, or from a trial
         done = CalibrationOutcome(files, known, new, trial, fitted)
         done.write()

@@ -83,7 +83,12 @@ def held_out_rows(
 
 
 def fit_head(
-    samples: npt.NDArray[np.float64], y: "pd.DataFrame", *, preranks: PreRankLike, seed: int
+    samples: npt.NDArray[np.float64],
+    y: "pd.DataFrame",
+    *,
+    preranks: PreRankLike,
+    seed: int,
+    times: Sequence[str] | None = None,
 ) -> CalibrationHead:
     """Fit a head in standard deviations of the observations; the change of samples has no units.
 
@@ -92,9 +97,11 @@ def fit_head(
         y: observations `(N, D)`, whose columns name the targets.
         preranks: of the penalty.
         seed: of the fit.
+        times: of the rows, as for `CalibrationHead.fit`.
     """
     scale = _spread(y)
-    return CalibrationHead(preranks, seed=seed).fit(Ensemble(samples / scale), y / scale)
+    head = CalibrationHead(preranks, seed=seed)
+    return head.fit(Ensemble(samples / scale), y / scale, time=times)
 
 
 def try_head(
@@ -104,6 +111,7 @@ def try_head(
     *,
     preranks: PreRankLike,
     seed: int,
+    times: Sequence[str] | None = None,
 ) -> HeadTrial:
     """Fit a head to some rows, and diagnose the others before and after.
 
@@ -113,8 +121,12 @@ def try_head(
         held: `(N,)`, which rows are held out.
         preranks: of the penalty, and those that are diagnosed.
         seed: of the fit, of ties and of replicates.
+        times: of the rows, as for `CalibrationHead.fit`.
     """
-    head = fit_head(samples[:, ~held], y[~held], preranks=preranks, seed=seed)
+    known = (
+        None if times is None else [time for time, out in zip(times, held, strict=True) if not out]
+    )
+    head = fit_head(samples[:, ~held], y[~held], preranks=preranks, seed=seed, times=known)
     scale = _spread(y)
     dists = [Ensemble(samples[:, held] / scale)]
     dists.append(head(dists[0]))  # type: ignore[arg-type]

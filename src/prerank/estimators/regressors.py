@@ -191,7 +191,7 @@ def _points(dist: Any) -> Tensor:
     points = base.points()
     # Points of each copy in proportion to its share, spread over all of them.
     turn = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
-    edges = dist.change.weights.softmax(-1).cumsum(-1)[:-1].double()
+    edges = dist.shares[0].cumsum(-1)[:-1].double()
     chosen = torch.bucketize((turn + 0.5) / len(points), edges)
     return dist.place(points, chosen.unsqueeze(-1).expand(points.shape[:2]))
 

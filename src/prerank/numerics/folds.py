@@ -47,6 +47,11 @@ def draw_folds(
     draw = torch.Generator().manual_seed(seed)
     if time is not None:
         rank = torch.as_tensor(as_ranks(as_labels(time, "time", n), "time"))
+        if int(rank.max()) + 1 < folds:
+            raise InputError(
+                f"time has {int(rank.max()) + 1} different values, fewer than the {folds} parts "
+                "that the rows are divided into: give finer times, or leave time out"
+            )
         place = (rank.bincount().cumsum(0) - rank.bincount())[rank]  # rows of one time share it
         starts = [int(torch.randint(n, (), generator=draw)) if r else 0 for r in range(repeats)]
         return torch.stack([(place + start) % n * folds // n for start in starts])
@@ -57,7 +62,10 @@ def draw_folds(
     group = torch.as_tensor(member)
     sizes = group.bincount()
     if len(sizes) < folds:
-        raise InputError(f"groups has {len(sizes)} groups, fewer than the {folds} folds")
+        raise InputError(
+            f"groups has {len(sizes)} groups, fewer than the {folds} folds: give finer groups, "
+            "fewer folds, or leave groups out"
+        )
     return torch.stack([_spread(sizes, folds, draw)[group] for _ in range(repeats)])
 
 

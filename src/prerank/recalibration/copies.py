@@ -103,6 +103,11 @@ class Copies(Distribution):
         self._map = self._dependence(rows) if active & {"dependence", "mixing"} else None
 
     @property
+    def shares(self) -> Tensor:
+        """Shares of the copies and, last, of the base as it is, `(..., 1, C + 1)`."""
+        return self._shares.exp()
+
+    @property
     def has_rsample(self) -> bool:  # type: ignore[override]
         """Whether draws carry gradients to the base."""
         return self.base.has_rsample

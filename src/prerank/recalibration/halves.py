@@ -7,7 +7,8 @@ import torch
 from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
-from prerank.inputs import as_labels
+from prerank.errors import InputError
+from prerank.inputs import as_labels, as_ranks
 from prerank.numerics.folds import draw_folds
 
 __all__ = ["Halves"]
@@ -59,9 +60,13 @@ class Halves(NamedTuple):
         order = torch.randperm(n, generator=draw)  # rows that are left out are left out at random
         halves = [order[fold[order] == half] for half in (0, 1)]
         size = min(map(len, halves))
+        if not size:  # one group or time has nearly all rows
+            given = "groups" if time is None else "time"
+            raise InputError(f"{given}: one value has so many rows that no second half is left")
         rows = torch.stack([half[:size] for half in halves])
         if time is not None:
-            cluster = draw_folds(n, folds=min(_BLOCKS, n // 2), time=time)[0]
+            times = int(as_ranks(as_labels(time, "time", n), "time").max()) + 1
+            cluster = draw_folds(n, folds=min(_BLOCKS, n // 2, times), time=time)[0]
         if cluster is None:
             return cls(rows, None)
         # Each half judges the other: the rows come back in that order.

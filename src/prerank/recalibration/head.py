@@ -4,6 +4,7 @@ import json
 from os import PathLike
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -96,12 +97,12 @@ class CalibrationHead:
     ) -> None:
         parse(preranks)  # says now what is wrong with it
         self.preranks = preranks
-        self.strength = strength if strength == 0 else as_positive(strength, "strength")
+        self.strength = 0.0 if _is_zero(strength) else as_positive(strength, "strength")
         self.copies = as_count(copies, "copies", minimum=1)
         self.n_samples = as_count(n_samples, "n_samples", minimum=2)
         self.steps = as_count(steps, "steps", minimum=1)
         self.batch_size = as_count(batch_size, "batch_size", minimum=2)
-        self.seed = as_count(seed, "seed", minimum=0)
+        self.seed = as_count(seed, "seed", minimum=0, maximum=2**63 - 1)
 
     def fit(
         self, dist: Distribution, y: object, *, groups: object = None, time: object = None
@@ -314,6 +315,10 @@ def _checked(dist: Distribution) -> Distribution:
     checked = check_distribution(dist)
     refuse_discrete(checked)
     return as_gaussian_mixture(checked)
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and value == 0
 
 
 def _kind(dist: Distribution) -> str:

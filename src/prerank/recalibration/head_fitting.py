@@ -258,7 +258,10 @@ def _optimised(
         loss = objective(Change(*values), rows).sum()
         slopes = torch.autograd.grad(loss, values, allow_unused=True)
         for value, slope, mask in zip(values, slopes, free, strict=True):
-            value.grad = torch.zeros_like(value) if slope is None else slope * mask
+            # A slope that is not finite, such as that of a density which is 0 or infinite at a
+            # draw, moves nothing.
+            finite = torch.zeros_like(value) if slope is None else slope.nan_to_num(0, 0, 0)
+            value.grad = finite * mask
         optimiser.step()
         schedule.step()
         if step >= first:

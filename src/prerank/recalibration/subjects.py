@@ -77,12 +77,15 @@ class _Likelihood:
                 raise InputError("y: every observation has density 0 under dist; compare the units")
             known = torch.where(nll.isfinite(), nll, torch.nan)
             self._limit = known.nanmedian(-1, keepdim=True).values + _BOUND
+            self._least = torch.where(nll.isfinite(), nll, torch.inf).amin(-1, keepdim=True)
 
     def __call__(self, dist: Distribution, y: Tensor) -> Tensor:
         return self.bounded(-supported_log_prob(dist, y))
 
     def bounded(self, nll: Tensor) -> Tensor:
         """Let rows far above the median count by the logarithm of their excess."""
+        # An infinite density, as some have at the end of their support, is no evidence.
+        nll = torch.where(nll == -torch.inf, self._least, nll)
         excess = torch.log1p((nll - self._limit).clamp(0, _MOST))
         # No gain elsewhere outweighs a row that the change puts outside of the support.
         outside = torch.where(nll.isfinite(), excess, _MOST)
@@ -142,12 +145,13 @@ class _Samples:
     def __init__(self, dist: Ensemble, y: Tensor) -> None:
         self.y, self.moments = y, Moments.of(dist)
         self.centre = self.moments.mean.mean(-2)
-        order = torch.randperm(len(dist.samples), generator=torch.Generator().manual_seed(0))
-        if dist.weights is not None:  # the heaviest
-            order = dist.weights.flatten(1).mean(1).cpu().argsort(descending=True)
+        members, weights = dist.samples, dist.weights
+        if len(members) > _MEMBERS and weights is not None:  # with replacement, in each row anew
+            members, weights = dist.sample(torch.Size((_MEMBERS,)), generator=0), None
+        order = torch.randperm(len(members), generator=torch.Generator().manual_seed(0))
         kept = order[:_MEMBERS].to(y.device)
-        self._members = dist.samples[kept].movedim(0, -2)  # (*stack, N, S, D)
-        self._weights = None if dist.weights is None else dist.weights[kept].movedim(0, -1)
+        self._members = members[kept].movedim(0, -2)  # (*stack, N, S, D)
+        self._weights = None if weights is None else weights[kept].movedim(0, -1)
         everything = torch.arange(y.shape[-2], device=y.device)
         zero = Change.identity(y.shape[-1], 1, stack=tuple(y.shape[:-2]), like=y)
         # Relative to that of the forecast, the score has no units.

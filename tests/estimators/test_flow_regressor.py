@@ -21,7 +21,6 @@ from prerank.errors import InputError, PrerankError
 from prerank.estimators.model_page import fit_page
 from prerank.estimators.regressors import _points
 from prerank.models import FlowDistribution
-from prerank.models.flow_distribution import FlowDistribution
 from prerank.recalibration import Change, Copies
 
 ROWS, DIM = 120, 3

@@ -9,8 +9,9 @@ from torch import Tensor
 from prerank.calibration.bands import reliability_band
 from prerank.calibration.curves import reliability_curve
 from prerank.calibration.error import pce, pce_floor
-from prerank.calibration.nulls import component_null, holm, null_pce, p_value
+from prerank.calibration.nulls import holm
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
+from prerank.calibration.uniformity import component_p_values, joint_p_value
 from prerank.defaults import BAND_LEVEL, LEVELS, N_NULL, SIGNIFICANCE
 from prerank.pits import ProjectedPIT
 from prerank.pits.ranks import WEIGHTED
@@ -148,8 +149,8 @@ def findings_of(
         >>> rain.component, rain.excess > 0.05, rain.p_value < 0.001
         ('rain', True, True)
     """
-    enough = n_null if tests is None else min(_MOST_NULL, math.ceil(2 * tests / SIGNIFICANCE))
-    blunt = (tests or len(results)) / (max(n_null, enough) + 1) > SIGNIFICANCE
+    enough = n_null if tests is None else min(_MOST_NULL, math.ceil(4 * tests / SIGNIFICANCE))
+    blunt = 2 * (tests or len(results)) / (max(n_null, enough) + 1) > SIGNIFICANCE
     findings: tuple[Finding, ...] = ()
     for model in range(results[0].z.shape[:-2].numel()):
         rows: list[Finding] = []
@@ -240,14 +241,13 @@ def _rows(
     floor = pce_floor(n, levels=levels)
     errors = pce(result.z.double(), levels=levels)
     weighted = result.method == WEIGHTED
-    null = null_pce(n, levels=levels)
-    p_values = [math.nan if weighted else p_value(float(e), null) for e in errors]
-    overall, several = p_values[0], len(errors) > 1
+    several = len(errors) > 1
+    p_values = [math.nan] * len(errors) if weighted else component_p_values(result.z).tolist()
+    overall = p_values[0]
     pool = result.null_pits
     for count in counts:  # the larger number only where the smaller one cannot resolve p
-        if pool is not None and (count == counts[0] or overall <= 1 / (counts[0] + 1)):
-            null_means = component_null(result.z, pool, levels=levels, n_null=count, generator=seed)
-            overall = p_value(float(errors.mean()), null_means.cpu().numpy())
+        if pool is not None and (count == counts[0] or overall <= 2 / (counts[0] + 1)):
+            overall = joint_p_value(result.z, pool, n_null=count, generator=seed)
     rows = [(ALL, errors.mean(), overall, result.ties.mean())]
     rows += zip(names, errors, p_values, result.ties, strict=True) if several else ()
     return [

@@ -26,6 +26,7 @@ __all__ = [
     "curve_shapes",
     "evidence_of",
     "findings_of",
+    "pits_of_model",
 ]
 
 ALL = "all"
@@ -108,9 +109,9 @@ class Evidence:
         )
 
     @property
-    def excess(self) -> float:
-        """Of the worst component with evidence of its own, or else of their mean."""
-        return max((part.pce for part in self.wrong), default=self.pce) - self.floor
+    def error(self) -> float:
+        """PCE of the worst component with evidence of its own, or else the mean."""
+        return max((part.pce for part in self.wrong), default=self.pce)
 
 
 def findings_of(
@@ -156,7 +157,7 @@ def findings_of(
         rows: list[Finding] = []
         for result in results:
             # The same choices for every model of a stack, as if each had been diagnosed alone.
-            own = _member(result, model)
+            own = pits_of_model(result, model)
             names = result.prerank.component_names(targets, own.z.shape[-1])
             names = [f"target {name}" if name == ALL else name for name in names]
             rows += _rows(own, names, model, levels, sorted({n_null, enough}), blunt, seed)
@@ -217,7 +218,7 @@ def evidence_of(
     return evidence
 
 
-def _member(result: ProjectedPIT, model: int) -> ProjectedPIT:
+def pits_of_model(result: ProjectedPIT, model: int) -> ProjectedPIT:
     """One predictor of a stack."""
     z = result.z.reshape(-1, *result.z.shape[-2:])[model]
     ties = result.ties.reshape(-1, result.ties.shape[-1])[model]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from prerank.calibration import ReliabilityCurve, reliability_band, reliability_curve
+from prerank.calibration.causes import Causes
 from prerank.calibration.evidence import ALL, Finding, evidence_of
 from prerank.defaults import BAND_LEVEL, LEVELS, UNITS
 from prerank.diagnosis.diagnosis_page import diagnosis_page
@@ -44,6 +45,7 @@ class Diagnosis:
         remarks: what else was noticed and can be done, in sentences.
         tests: over how many p-values `p_holm` is corrected; None for those of the pre-ranks.
         units: in which the targets were judged.
+        causes: of failures, by the number of the predictor.
     """
 
     findings: tuple[Finding, ...]
@@ -53,6 +55,7 @@ class Diagnosis:
     remarks: tuple[str, ...] = ()
     tests: int | None = None
     units: str = UNITS
+    causes: dict[int, Causes] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -120,7 +123,12 @@ class Diagnosis:
         if model not in self._verdicts:
             evidence = evidence_of(self.findings, self.pits, model=model, levels=self.levels)
             self._verdicts[model] = reach_verdict(
-                evidence, n=self.n, remarks=self.remarks, tests=self.tests, units=self.units
+                evidence,
+                n=self.n,
+                remarks=self.remarks,
+                tests=self.tests,
+                units=self.units,
+                causes=self.causes.get(model),
             )
         return self._verdicts[model]
 

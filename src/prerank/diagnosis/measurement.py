@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, TransformedDistribution
 
 from prerank.calibration import tie_remarks
+from prerank.calibration.causes import causes_of
 from prerank.calibration.evidence import corrected_findings, findings_of
 from prerank.defaults import LEVELS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
@@ -20,9 +21,11 @@ from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_generator, check_distribution, check_observations, column_names
 from prerank.pits import ProjectedPIT, project_pits
 from prerank.pits.ranks import labels_of
-from prerank.preranks import PreRank, PreRankLike, applicable
+from prerank.preranks import PreRank, PreRankLike, applicable, is_all
 
 __all__ = ["diagnose", "diagnose_by"]
+
+_SAME_FOR_ONE = ("location", "pca", "copula")
 
 
 def diagnose(
@@ -156,7 +159,10 @@ class _Measurement:
         options: dict[str, Any] = {"levels": levels, "n_null": n_null, "tests": tests}
         findings = findings_of(self.results, self.targets, seed=self.null_seed, **options)
         pits = {result.prerank.label: result.z for result in self.results}
-        return Diagnosis(findings, pits, self.skipped, levels, self.remarks, tests, self.units)
+        causes = causes_of(findings, self.results, self.targets, seed=self.null_seed)
+        return Diagnosis(
+            findings, pits, self.skipped, levels, self.remarks, tests, self.units, causes
+        )
 
 
 def _measure(
@@ -210,6 +216,11 @@ def _asked_for(
     dist: Distribution, preranks: PreRankLike | None
 ) -> tuple[tuple[PreRank, ...], dict[str, str]]:
     terms, skipped = applicable("all" if preranks is None else preranks, dist)
+    if dist.event_shape[0] == 1 and (preranks is None or is_all(preranks)):
+        # One question asked several times would cost power after the correction.
+        same = [term.label for term in terms if term.label in _SAME_FOR_ONE]
+        terms = tuple(term for term in terms if term.label not in same)
+        skipped |= dict.fromkeys(same, "the same as marginal for a single target")
     labels_of(terms)
     return terms, skipped
 

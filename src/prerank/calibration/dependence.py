@@ -84,7 +84,8 @@ def dependence_given_margins(
     cells = torch.cat([tail_cells(z).unsqueeze(0), tail_cells(null_pits)]).cpu()
     own = cells[:1] + torch.arange(d) * n_cells
     drawn = stand_in_keys(cells, n_cells=n_cells, n_null=n_null, generator=generator)
-    predicted = _predicted(null_pits.cpu(), z.cpu())
+    raw = _cell_scores(n)
+    total = _pair_means(raw[cells]).sum(0)
     groups = None
     if resolution > 0:
         ranks = torch.linspace(0, 1, round(1 / resolution) + 1, dtype=torch.float64)[1:-1]
@@ -101,8 +102,11 @@ def dependence_given_margins(
             fourth = fourth.mean(-1)
             third = scores.mT @ squares / n
             third = (third.sum((1, 2)) - third.diagonal(dim1=1, dim2=2).sum(-1)) / (d * (d - 1))
-            pairs = (scores.sum(-1).square() - scores.square().sum(-1)) / (d * (d - 1))
-            slope = pairs @ predicted / n
+            pairs = _pair_means(scores)
+            # What the others of the pool predict: a row must not be compared with itself.
+            predicted = total - _pair_means(raw[(block % n_cells).long()])
+            predicted = predicted - predicted.mean(-1, keepdim=True)
+            slope = (pairs * predicted).mean(-1) / predicted.std(-1).clamp_min(1e-12)
             spread = (pairs - pairs.mean(-1, keepdim=True)).square().mean(-1).sqrt()
             columns = [products.mean(-1), fourth, third, slope, spread]
             parts.append((products, torch.stack(columns, -1)))
@@ -154,13 +158,17 @@ def _scores(keys: Tensor, n_cells: int, groups: Tensor | None) -> Tensor:
     return scores / scores.square().mean(1, keepdim=True).sqrt().clamp_min(1e-6)
 
 
-def _predicted(null_pits: Tensor, z: Tensor) -> Tensor:
-    """Mean product of scores that each row predicts, centred, `(N,)`."""
-    pits = torch.cat([z.unsqueeze(0), null_pits.to(z)])
-    scores = torch.special.ndtri(pits.double().clamp(1e-4, 1 - 1e-4)).float()
-    d = z.shape[-1]
-    means = ((scores.sum(-1).square() - scores.square().sum(-1)) / (d * (d - 1))).mean(0)
-    return means - means.mean()
+def _pair_means(scores: Tensor) -> Tensor:
+    """Mean product of two targets' scores, `(..., N)` from `(..., N, D)`."""
+    d = scores.shape[-1]
+    return (scores.sum(-1).square() - scores.square().sum(-1)) / (d * (d - 1))
+
+
+def _cell_scores(n: int) -> Tensor:
+    """Normal score of each cell where PITs are uniform, cut at 3."""
+    edges = torch.nn.functional.pad(tail_levels(n), (1, 0))
+    edges = torch.nn.functional.pad(edges, (0, 1), value=1.0)
+    return torch.special.ndtri((edges[1:] + edges[:-1]) / 2).float().clamp(-3, 3)
 
 
 def _standardised(values: Tensor) -> Tensor:

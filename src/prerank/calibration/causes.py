@@ -5,12 +5,6 @@ from dataclasses import dataclass
 
 from prerank.calibration.dependence import NAMED_DEPENDENCE, Dependence, dependence_given_margins
 from prerank.calibration.evidence import ALL, Finding, pits_of_model
-from prerank.calibration.margins import (
-    NAMED_SHARED,
-    deviation_kinds,
-    shared_p_value,
-    wrong_targets,
-)
 from prerank.defaults import SIGNIFICANCE
 from prerank.pits import ProjectedPIT
 from prerank.pits.ranks import WEIGHTED
@@ -84,6 +78,13 @@ def causes_of(
 def _causes(
     result: ProjectedPIT, p_values: Sequence[float], targets: Sequence[str], seed: int
 ) -> Causes:
+    from prerank.calibration.margins import (  # needs scipy, which takes long to import
+        NAMED_SHARED,
+        deviation_kinds,
+        shared_p_value,
+        wrong_targets,
+    )
+
     z = result.z.double().cpu().numpy().clip(1e-12, 1 - 1e-12)
     pool = result.null_pits
     # Ranks among S samples say nothing about the tails beyond them.

@@ -97,7 +97,7 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
         >>> from torch.distributions import MultivariateNormal
         >>> season = ["summer", "winter"] * 200
         >>> bias = torch.tensor([[0.5], [-0.5]]).repeat(200, 2)
-        >>> y = bias + torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
+        >>> y = bias + torch.randn(400, 2, generator=torch.Generator().manual_seed(1))
         >>> dist = MultivariateNormal(torch.zeros(400, 2), torch.eye(2))
         >>> for name, one in diagnose_by(dist, y, season, preranks="marginal").groups.items():
         ...     print(name, one.verdict().headline)

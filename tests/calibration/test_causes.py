@@ -52,7 +52,9 @@ def test_the_shared_test_keeps_its_size_under_dependence(correlation):
     # 400 data sets: .05 and three standard errors of .011.
     rng = np.random.default_rng(4)
     common = rng.normal(size=(400, 100, 1))
-    x = math.sqrt(correlation) * common + math.sqrt(1 - correlation) * rng.normal(size=(400, 100, 5))
+    x = math.sqrt(correlation) * common + math.sqrt(1 - correlation) * rng.normal(
+        size=(400, 100, 5)
+    )
     rate = np.mean([shared_p_value(z) < 0.05 for z in stats.norm.cdf(x)])
     assert rate < 0.05 + 3 * 0.011
 
@@ -67,8 +69,8 @@ def pits(x):
 
 
 def test_size_of_the_dependence_under_wrong_margins():
-    # Too narrow and biased margins, correlation as predicted: 100 data sets with 99 replicates each,
-    # .05 and three standard errors of .022.
+    # Too narrow and biased margins, correlation as predicted: 100 data sets with 99 replicates
+    # each, .05 and three standard errors of .022.
     source = torch.Generator().manual_seed(0)
     rejected = 0
     for seed in range(100):

@@ -14,7 +14,9 @@ OUTLIERS = np.where(np.random.default_rng(1).uniform(size=X.shape) < 0.03, 5.0, 
 
 def rate(x):
     """Share of columns that are rejected at 5 %."""
-    return float((component_p_values(torch.from_numpy(stats.norm.cdf(x)).mT) <= 0.05).double().mean())
+    return float(
+        (component_p_values(torch.from_numpy(stats.norm.cdf(x)).mT) <= 0.05).double().mean()
+    )
 
 
 def test_size():

@@ -212,7 +212,7 @@ def test_the_degree_is_that_of_the_fault():
     causes = Causes({"rain": ("narrow",)}, (), ("rain", "wind"), None)
     verdict = reach_verdict(found, n=5000, causes=causes)
     assert verdict.headline == "Slightly miscalibrated: predictions too narrow in rain."
-    assert any("repair the margins first" in line for line in verdict.advice)
+    assert any("Repair the margins first" in line for line in verdict.advice)
 
 
 def one_wrong_of_many(dim, bias, seed, **options):

@@ -1,8 +1,8 @@
 r"""Is the dependence between targets wrong, given their margins?
 
 Whatever the margins are, as long as they are wrong in the same way in all rows, ranks over the rows
-remove it: the normal score of :math:`Z_{id}` is :math:`\Phi^{-1}` of the share of rows with a smaller
-PIT of target d. Products of two targets' scores then tell of the dependence alone. In the null a
+remove it: the normal score of :math:`Z_{id}` is :math:`\Phi^{-1}` of the share of rows with a
+smaller PIT of target d. Products of two targets' scores then tell of the dependence alone. In the null a
 random member of each row's pool takes the observation's place, and *its* margins are refitted to
 ranks too, so that the replicates are exchangeable with what was observed where the dependence is
 as predicted.
@@ -59,14 +59,15 @@ def dependence_given_margins(
 
     Statistics: the mean product of two targets' scores (their correlation), its largest and its
     mean squared deviation over the pairs, the mean product of squared scores less what the
-    correlations explain (extremes in the same rows), that of a square and a score (asymmetry), and the slope of the products on what each row
-    predicts. Their smallest rank among the replicates is ranked in turn.
+    correlations explain (extremes in the same rows), that of a square and a score (asymmetry), and
+    the slope of the products on what each row predicts. Their smallest rank among the replicates
+    is ranked in turn.
 
     Args:
         z: marginal PITs of the observations, `(N, D)`, D at least 2.
         null_pits: those of the other members of each pool, `(R, N, D)`.
-        resolution: `1 / (S + 1)` for ranks among S samples. Their order within a rank is random, and
-            more observations than replicates have the same rank where margins are wrong: then both
+        resolution: `1 / (S + 1)` for ranks among S samples. Their order within a rank is random,
+            and more observations than replicates have the same rank where margins are wrong: then both
             are read in groups of the observed sizes.
         n_null: number of replicates.
         generator: seed of the choices.
@@ -108,8 +109,8 @@ def dependence_given_margins(
             predicted = predicted - predicted.mean(-1, keepdim=True)
             slope = (pairs * predicted).mean(-1) / predicted.std(-1).clamp_min(1e-12)
             spread = (pairs - pairs.mean(-1, keepdim=True)).square().mean(-1).sqrt()
-            columns = [products.mean(-1), fourth, third, slope, spread]
-            parts.append((products, torch.stack(columns, -1)))
+            summary = torch.stack([products.mean(-1), fourth, third, slope, spread], -1)
+            parts.append((products, summary))
     products = _standardised(torch.cat([one for one, _ in parts]))
     columns = torch.cat([one for _, one in parts])
     mean, fourth, third, slope, _ = _standardised(columns).unbind(-1)
@@ -172,4 +173,5 @@ def _cell_scores(n: int) -> Tensor:
 
 
 def _standardised(values: Tensor) -> Tensor:
-    return (values - values.mean(0)) / values.std(0).clamp_min(1e-12)
+    deviation: Tensor = values - values.mean(0)
+    return deviation / values.std(0).clamp_min(1e-12)

@@ -151,7 +151,7 @@ def findings_of(
         ('rain', True, True)
     """
     enough = n_null if tests is None else min(_MOST_NULL, math.ceil(4 * tests / SIGNIFICANCE))
-    blunt = 2 * (tests or len(results)) / (max(n_null, enough) + 1) > SIGNIFICANCE
+    blunt = (tests or len(results)) / (max(n_null, enough) + 1) > SIGNIFICANCE
     findings: tuple[Finding, ...] = ()
     for model in range(results[0].z.shape[:-2].numel()):
         rows: list[Finding] = []

@@ -36,7 +36,7 @@ _BESIDE_TAILS = 0.3  # logarithm of the ratio of spreads, which wrong tails chan
 _LIMITS = np.array([[-4, -1.6, -1.5, -1.2], [4, 1.6, 1.5, 1.0]])
 _WORDS = (("low", "high"), ("wide", "narrow"), ("left", "right"), ("heavy", "light"))
 _MODES = np.array([0.7, 0.9, 1.1, 1.3])  # where modes may be, in normal scores
-_WINDOW, _CLEAR = 0.3, 3.5
+_WINDOW, _CLEAR = 0.3, 4.5
 _UNFIT = 1e-4
 
 Array = npt.NDArray[np.float64]
@@ -101,7 +101,7 @@ def deviation_kinds(
     weight = 1 / _dependence_factor(together)
     edges = _edges(len(z), resolution)
     places = np.searchsorted(edges, together.ravel())
-    counts = weight * np.bincount(places, minlength=len(edges) + 1)
+    counts = np.float64(weight) * np.bincount(places, minlength=len(edges) + 1).astype(np.float64)
     best, chosen = _best_fit(counts, special.ndtri(edges), _PRICE + 2 * math.log(of), _free(like))
     if 3 in chosen and abs(best[1]) < _BESIDE_TAILS:
         chosen = tuple(k for k in chosen if k != 1)
@@ -203,7 +203,7 @@ def _has_modes(z: Array, weight: float) -> bool:
     middle = weight * np.count_nonzero(size < _WINDOW)
     sides = [weight * np.count_nonzero(np.abs(size - at) < _WINDOW) / 2 for at in _MODES]
     # Two windows on the sides are halved, so that their mean has half the variance of a count.
-    return max(sides) - middle > _CLEAR * math.sqrt(middle + max(sides) / 2)
+    return bool(max(sides) - middle > _CLEAR * math.sqrt(middle + max(sides) / 2))
 
 
 def _unfit(counts: Array, theta: Array, scores: Array) -> bool:

@@ -2,10 +2,10 @@ r"""Is the dependence between targets wrong, given their margins?
 
 Whatever the margins are, as long as they are wrong in the same way in all rows, ranks over the rows
 remove it: the normal score of :math:`Z_{id}` is :math:`\Phi^{-1}` of the share of rows with a
-smaller PIT of target d. Products of two targets' scores then tell of the dependence alone. In the null a
-random member of each row's pool takes the observation's place, and *its* margins are refitted to
-ranks too, so that the replicates are exchangeable with what was observed where the dependence is
-as predicted.
+smaller PIT of target d. Products of two targets' scores then tell of the dependence alone. In the
+null a random member of each row's pool takes the observation's place, and *its* margins are
+refitted to ranks too, so that the replicates are exchangeable with what was observed where the
+dependence is as predicted.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def dependence_given_margins(
         z: marginal PITs of the observations, `(N, D)`, D at least 2.
         null_pits: those of the other members of each pool, `(R, N, D)`.
         resolution: `1 / (S + 1)` for ranks among S samples. Their order within a rank is random,
-            and more observations than replicates have the same rank where margins are wrong: then both
+            and more observations than replicates share a rank where margins are wrong: then both
             are read in groups of the observed sizes.
         n_null: number of replicates.
         generator: seed of the choices.

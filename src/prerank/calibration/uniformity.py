@@ -1,7 +1,8 @@
 r"""Are PITs uniform? Two statistics of the counts at levels that are dense in both tails.
 
 At levels :math:`\alpha` that are evenly spaced in :math:`\log(\alpha / (1 - \alpha))`, the
-statistic of Anderson and Darling is a plain sum, and that of Berk and Jones looks at the worst level:
+statistic of Anderson and Darling is a plain sum, and that of Berk and Jones looks at the worst
+level:
 
 .. math:: A = n \sum_\alpha (\hat F_Z(\alpha) - \alpha)^2, \qquad
           K = n \max_\alpha \Big( \hat F \log \frac{\hat F}{\alpha}

@@ -22,7 +22,7 @@ DEGREES: dict[Degree, float] = {"slight": 0.0, "moderate": 0.01, "strong": 0.03}
 spread makes .03."""
 
 _STRONG = 0.01  # corrected p-values below it are more than some evidence
-_BLUNT = 0.025  # an excess that should not go unseen
+_BLUNT = DEGREES["strong"]  # an excess that should not go unseen
 _JOINT = (
     *("location", "scale", "dependency", "pca", "copula", "multivariate_rank", "average_rank"),
     *("hdr", "band_depth", "energy_score"),

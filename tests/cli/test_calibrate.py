@@ -105,7 +105,7 @@ def test_the_report(repaired):
     ):
         assert line in lines
     assert "Before: Moderately miscalibrated: predictions too narrow" in words
-    assert "After: No evidence of miscalibration on 200 rows." in words
+    assert "After: Too few rows to tell: no evidence of miscalibration on 200 of them." in words
     assert "Changed: widths of rain and wind by 1." in words
     assert "Skipped hdr: hdr needs a density, which samples alone do not have" in words
     table = [line.split("│") for line in lines if line.startswith("│")]

@@ -5,11 +5,13 @@ import math
 import pytest
 
 from prerank.calibration import DeviationShape, null_pce, pce_floor
-from prerank.calibration.decision import decide
+from prerank.calibration.causes import Causes
+from prerank.calibration.decision import decide, least_error
+from prerank.calibration.dependence import Dependence
 from prerank.calibration.evidence import Evidence, Part
 
 NARROW, FINE = DeviationShape(True, 0, 1), DeviationShape(False, 0, 0)
-LOW, UNEVEN = DeviationShape(True, -1, 0), DeviationShape(True, 0, 0)
+LOW = DeviationShape(True, -1, 0)
 
 
 def evidence(label, p, parts, *, pce=0.08, floor=0.01, powerless=False):
@@ -18,81 +20,54 @@ def evidence(label, p, parts, *, pce=0.08, floor=0.01, powerless=False):
     return Evidence(label, pce, floor, p, named, powerless=powerless)
 
 
-MARGINS = evidence("marginal", 0.9, [(0.9, FINE), (0.9, FINE)])
-
-# Evidence beside margins that pass, and where the fault is said to be.
-PLACES = {
-    "a margin": ([evidence("marginal", 0.001, [(0.001, NARROW), (0.9, FINE)])], "margins"),
-    "the mean of margins": ([evidence("marginal", 0.001, [(0.06, NARROW)] * 2)], "all margins"),
-    "spread of the mean": ([MARGINS, evidence("location", 0.001, [(0.001, NARROW)])], "dependence"),
-    "shift of the mean": ([MARGINS, evidence("location", 0.001, [(0.001, LOW)])], "elsewhere"),
-    "distances": ([MARGINS, evidence("scale", 0.001, [(0.001, LOW)])], "dependence"),
-    "a density": ([MARGINS, evidence("hdr", 0.001, [(0.001, LOW)])], "elsewhere"),
-    "no margins": ([evidence("scale", 0.001, [(0.001, LOW)])], "elsewhere"),
-    "a label with an argument": (
-        [MARGINS, evidence("dependency(2)", 0.001, [(0.001, LOW)])],
-        "dependence",
-    ),
-}
+FAILING = [evidence("marginal", 0.001, [(0.001, NARROW), (0.9, FINE)])]
+TESTED = [evidence("marginal", 0.9, [(0.9, FINE)] * 2), evidence("scale", 0.001, [(0.001, LOW)])]
+WRONG, RIGHT = Dependence(0.01, 1, 0, ()), Dependence(0.3, 1, 0, ())
 
 
-@pytest.mark.parametrize("case", PLACES)
-def test_the_place_of_a_fault(case):
-    given, place = PLACES[case]
-    decision = decide(given, n=500)
+def causes(targets=None, shared=(), dependence=None):
+    return Causes(targets or {}, shared, ("rain", "wind"), dependence)
+
+
+@pytest.mark.parametrize(
+    ("given", "found", "place", "witness"),
+    [
+        (FAILING, causes({"rain": ("narrow",)}), "margins", "marginal"),
+        (FAILING, causes(shared=("wide",)), "margins", "marginal"),
+        (TESTED, causes(shared=("wide",), dependence=WRONG), "margins", "marginal"),
+        (TESTED, causes(dependence=WRONG), "dependence", "scale"),
+        (TESTED, causes(dependence=RIGHT), "elsewhere", "scale"),
+        (TESTED, causes(), "elsewhere", "scale"),
+        (FAILING, None, "elsewhere", "marginal"),
+    ],
+)
+def test_the_place_of_a_fault(given, found, place, witness):
+    decision = decide(given, n=500, causes=found)
     assert decision.status == "bad"
     assert decision.fault.place == place
-    assert set(decision.fault.witnesses) <= set(decision.failing)
+    assert [one.label for one in decision.fault.witnesses] == [witness]
 
 
 @pytest.mark.parametrize(
-    ("shape", "kinds"),
-    [
-        (NARROW, ("narrow",)),
-        (DeviationShape(True, 0, -1), ("wide",)),
-        (DeviationShape(True, 1, -1), ("bias", "wide")),
-        (UNEVEN, ("shape",)),
-    ],
-)
-def test_kinds_of_wrong_margins(shape, kinds):
-    assert decide([evidence("marginal", 0.001, [(0.001, shape)])], n=500).fault.kinds == kinds
-
-
-@pytest.mark.parametrize(
-    ("label", "shape", "together"),
-    [
-        ("location", NARROW, 1),
-        ("location", DeviationShape(True, 0, -1), -1),
-        ("scale", LOW, 1),
-        ("scale", DeviationShape(True, 1, 0), -1),
-        ("dependency", LOW, 0),
-    ],
-)
-def test_whether_targets_move_together(label, shape, together):
-    decision = decide([MARGINS, evidence(label, 0.001, [(0.001, shape)])], n=500)
-    assert decision.fault.together == together
-
-
-@pytest.mark.parametrize(
-    ("excess", "degree"),
+    ("least", "degree"),
     [(0.009, "slight"), (0.011, "moderate"), (0.029, "moderate"), (0.031, "strong")],
 )
-def test_degrees(excess, degree):
-    given = evidence("marginal", 0.001, [(0.001, NARROW)], pce=0.01 + excess)
+def test_degrees_are_those_of_a_lower_limit(least, degree):
+    null = null_pce(500)
+    error = null[math.ceil(0.95 * len(null))] + least
+    assert least_error(error, 500) == pytest.approx(least)
+    given = evidence("marginal", 0.001, [(0.001, NARROW)], pce=error)
     assert decide([given], n=500).fault.degree == degree
+    # The largest of several errors is larger by chance.
+    assert least_error(error, 500, of=5) < least
 
 
 @pytest.mark.parametrize(
-    ("p", "part", "status", "certain"),
-    [
-        (0.049, 0.9, "bad", False),
-        (0.009, 0.9, "bad", True),
-        (0.06, 0.0049, "bad", True),  # times two components: below .01
-        (0.06, 0.0051, "good", None),
-    ],
+    ("p", "status", "certain"),
+    [(0.049, "bad", False), (0.009, "bad", True), (0.051, "good", None)],
 )
-def test_rules_of_evidence(p, part, status, certain):
-    decision = decide([evidence("pca", p, [(part, NARROW), (0.9, FINE)])], n=2000)
+def test_rules_of_evidence(p, status, certain):
+    decision = decide([evidence("pca", p, [(0.9, NARROW), (0.9, FINE)])], n=2000)
     assert decision.status == status
     assert (None if decision.fault is None else decision.fault.certain) is certain
 

@@ -104,8 +104,8 @@ def test_the_report(repaired):
         "Next: prerank diagnose --samples out.csv --observations OBSERVED.csv",
     ):
         assert line in lines
-    assert "Before: Strongly miscalibrated: predictions too narrow" in words
-    assert "After: No evidence of miscalibration on 200 rows." in words
+    assert "Before: Moderately miscalibrated: predictions too narrow" in words
+    assert "After: Too few rows to tell: no evidence of miscalibration on 200 of them." in words
     assert "Changed: widths of rain and wind by 1." in words
     assert "Skipped hdr: hdr needs a density, which samples alone do not have" in words
     table = [line.split("│") for line in lines if line.startswith("│")]

@@ -302,7 +302,7 @@ def test_targets_that_one_file_has_alone_are_told(forecasts, place, unpainted):
 
 
 def test_many_groups_of_a_right_forecast(forecasts, place):
-    """Some p-values are small by chance, and raise no alarm."""
+    """Some p-values are small by chance, and raise no alarm; 300 rows are few for 61 diagnoses."""
     table = pd.read_csv(forecasts / "observed.csv")
     table["group"] = np.arange(N) % 60
     table.to_csv("o.csv", index=False)
@@ -310,7 +310,7 @@ def test_many_groups_of_a_right_forecast(forecasts, place):
     options = ("--targets", ",".join(TARGETS), "--scale", "samples", "--check", "--json")
     done = call("diagnose", *given, *options)
     found = record(done)
-    assert (done.exit_code, found["verdict"]["mood"]) == (0, "good")
+    assert (done.exit_code, found["verdict"]["mood"]) == (0, "unclear")
     assert {one["verdict"]["mood"] for one in found["groups"].values()} == {"unclear"}
     assert min(row["p_value"] for one in found["groups"].values() for row in one["findings"]) < 0.01
 

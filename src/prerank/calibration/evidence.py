@@ -16,8 +16,9 @@ from prerank.calibration.dependent_rows import (
 )
 from prerank.calibration.error import pce, pce_floor
 from prerank.calibration.intervals import mean_pce_limits, pce_limits
-from prerank.calibration.nulls import component_null, holm, null_pce, p_value
+from prerank.calibration.nulls import holm
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
+from prerank.calibration.uniformity import component_p_values, joint_p_value
 from prerank.defaults import BAND_LEVEL, LEVELS, N_NULL, SIGNIFICANCE
 from prerank.pits import ProjectedPIT
 from prerank.pits.ranks import WEIGHTED
@@ -34,6 +35,7 @@ __all__ = [
     "curve_shapes",
     "evidence_of",
     "findings_of",
+    "pits_of_model",
 ]
 
 ALL = "all"
@@ -120,9 +122,9 @@ class Evidence:
         )
 
     @property
-    def excess(self) -> float:
-        """Of the worst component with evidence of its own, or else of their mean."""
-        return max((part.pce for part in self.wrong), default=self.pce) - self.floor
+    def error(self) -> float:
+        """PCE of the worst component with evidence of its own, or else the mean."""
+        return max((part.pce for part in self.wrong), default=self.pce)
 
 
 def findings_of(
@@ -163,14 +165,14 @@ def findings_of(
         >>> rain.component, rain.excess > 0.05, rain.p_value < 0.001
         ('rain', True, True)
     """
-    enough = n_null if tests is None else min(_MOST_NULL, math.ceil(2 * tests / SIGNIFICANCE))
+    enough = n_null if tests is None else min(_MOST_NULL, math.ceil(4 * tests / SIGNIFICANCE))
     blunt = (tests or len(results)) / (max(n_null, enough) + 1) > SIGNIFICANCE
     findings: tuple[Finding, ...] = ()
     for model in range(results[0].z.shape[:-2].numel()):
         rows: list[Finding] = []
         for result in results:
             # The same choices for every model of a stack, as if each had been diagnosed alone.
-            own = _member(result, model)
+            own = pits_of_model(result, model)
             names = result.prerank.component_names(targets, own.z.shape[-1])
             names = [f"target {name}" if name == ALL else name for name in names]
             counts = sorted({n_null, enough})
@@ -252,7 +254,7 @@ def evidence_of(
     return evidence
 
 
-def _member(result: ProjectedPIT, model: int) -> ProjectedPIT:
+def pits_of_model(result: ProjectedPIT, model: int) -> ProjectedPIT:
     """One predictor of a stack."""
     z = result.z.reshape(-1, *result.z.shape[-2:])[model]
     ties = result.ties.reshape(-1, result.ties.shape[-1])[model]
@@ -277,23 +279,19 @@ def _rows(
     floor = pce_floor(n, levels=levels)
     errors = pce(result.z.double(), levels=levels)
     weighted = result.method == WEIGHTED
-    null = null_pce(n, levels=levels)
-    p_values = [math.nan if weighted else p_value(float(e), null) for e in errors]
-    overall, several = p_values[0], len(errors) > 1
-    pool = result.null_pits if dependence is None else None
-    for count in counts:  # the larger number only where the smaller one cannot resolve p
-        if pool is not None and (count == counts[0] or overall <= 1 / (counts[0] + 1)):
-            null_means = component_null(result.z, pool, levels=levels, n_null=count, generator=seed)
-            overall = p_value(float(errors.mean()), null_means.cpu().numpy())
+    several = len(errors) > 1
     floors, method = [floor] * len(errors), result.method
     limits = [(math.nan, math.nan)] * (1 + len(errors))
+    p_values, overall = [math.nan] * len(errors), math.nan
     if dependence is not None and not weighted:
         found = dependent_evidence(
             result.z, dependence, levels=levels, n_null=max(counts[-1], ROTATIONS), seed=seed
         )
         floors, p_values, overall = [*found.floors], [*found.p_values], found.overall
         blunt, method = False, f"{method}, {dependence.method}"
-    elif not weighted:  # the limits assume independent rows
+    elif not weighted:
+        p_values, overall = _independent_p_values(result, counts, seed)
+        # The limits assume independent rows, too.
         own, whole = (f(result.z, levels=levels) for f in (pce_limits, mean_pce_limits))
         limits = [(float(whole.lower), float(whole.upper))]
         limits += zip(own.lower.tolist(), own.upper.tolist(), strict=True)
@@ -317,6 +315,18 @@ def _rows(
         )
         for (component, error, floor, p, ties), (lower, upper) in zip(rows, limits, strict=False)
     ]
+
+
+def _independent_p_values(
+    result: ProjectedPIT, counts: Sequence[int], seed: int
+) -> tuple[list[float], float]:
+    """P-values of the components, and of the whole pre-rank."""
+    p_values = component_p_values(result.z).tolist()
+    overall, pool = p_values[0], result.null_pits
+    for count in counts:  # the larger number only where the smaller one cannot resolve p
+        if pool is not None and (count == counts[0] or overall <= 2 / (counts[0] + 1)):
+            overall = joint_p_value(result.z, pool, n_null=count, generator=seed)
+    return p_values, overall
 
 
 def _note(ties: float, weighted: bool, blunt: bool) -> str:

@@ -18,6 +18,7 @@ which they cannot do to the p-value of a single component. Rows are assumed inde
 other; serial or spatial dependence between rows makes p too small.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -96,29 +97,49 @@ def component_null(
             f"z must be (N, J) and null_pits (R, N, J), got {tuple(z.shape)} and "
             f"{tuple(null_pits.shape)}"
         )
+    cells = torch.cat([level_index(z.unsqueeze(0), levels), level_index(null_pits, levels)])
+    drawn = stand_in_keys(cells, n_cells=levels, n_null=n_null, generator=generator)
+    curves = (key_counts(keys, levels).double().cumsum(-1).mT / len(z) for keys in drawn)
+    return torch.cat([pce_of_curve(curve).mean(-1) for curve in curves])
+
+
+def stand_in_keys(
+    cells: Tensor, *, n_cells: int, n_null: int, generator: torch.Generator | int | None
+) -> Iterator[Tensor]:
+    """Let a random member of each pool take the observation's place, n_null times.
+
+    Args:
+        cells: which of `n_cells` cells each PIT of each member lies in, `(1 + R, N, J)`.
+        n_cells: their number, L.
+        n_null: number of replicates.
+        generator: source of the choices.
+
+    Yields:
+        Keys `j L + cell` of the chosen members, `(b, N, J)`, some replicates at a time.
+    """
     source = as_generator(generator, "null")
     device = "cpu" if source is None else source.device
-    n, components = z.shape
-    offset = torch.arange(components, device=z.device) * levels
-    table = torch.cat([level_index(z.unsqueeze(0), levels), level_index(null_pits, levels)])
+    members, n, components = cells.shape
     # One range of keys for each component, as small as they come: the table is read at random.
-    small = components * levels <= torch.iinfo(torch.int16).max
-    table = (table + offset).to(torch.int16 if small else torch.int32)
-    members, table = len(table), table.reshape(-1, components)
-    rows = torch.arange(n, device=z.device)
-    step = max(1, _CHUNK_VALUES // (max(n, levels) * components))
-    parts = []
+    small = components * n_cells <= torch.iinfo(torch.int16).max
+    offset = torch.arange(components, device=cells.device) * n_cells
+    table = (cells + offset).to(torch.int16 if small else torch.int32).reshape(-1, components)
+    rows = torch.arange(n, device=cells.device)
+    step = max(1, _CHUNK_VALUES // (max(n, n_cells) * components))
     for start in range(0, as_count(n_null, "n_null", minimum=1), step):
         b = min(step, n_null - start)
-        choice = torch.randint(members, (b, n), generator=source, device=device).to(z.device)
-        chosen = table.index_select(0, (choice * n + rows).flatten()).reshape(b, n, components)
-        keys = chosen.to(torch.int32) + components * levels * torch.arange(
-            b, device=z.device, dtype=torch.int32
-        ).reshape(b, 1, 1)
-        counts = torch.bincount(keys.flatten(), minlength=b * components * levels)
-        counts = counts.reshape(b, components, levels).mT
-        parts.append(pce_of_curve(counts.double().cumsum(-2) / n).mean(-1))
-    return torch.cat(parts)
+        choice = torch.randint(members, (b, n), generator=source, device=device).to(cells.device)
+        chosen = table.index_select(0, (choice * n + rows).flatten())
+        yield chosen.to(torch.int32).reshape(b, n, components)
+
+
+def key_counts(keys: Tensor, n_cells: int) -> Tensor:
+    """Number of PITs in each cell, `(b, J, L)`, from keys `(b, N, J)` of `stand_in_keys`."""
+    b, _, components = keys.shape
+    replicate = torch.arange(b, device=keys.device, dtype=torch.int32).reshape(b, 1, 1)
+    keys = keys + components * n_cells * replicate
+    counts = torch.bincount(keys.flatten(), minlength=b * components * n_cells)
+    return counts.reshape(b, components, n_cells)
 
 
 def p_value(observed: float, null: npt.ArrayLike) -> float:

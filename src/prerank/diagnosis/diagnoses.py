@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from prerank.calibration import ReliabilityCurve, pce_floor, reliability_curve
+from prerank.calibration.causes import Causes
 from prerank.calibration.dependent_rows import DependentRows, dependent_margin
 from prerank.calibration.evidence import ALL, Finding, curve_band, evidence_of
 from prerank.calibration.serial_correlation import SerialCorrelation
@@ -49,6 +50,7 @@ class Diagnosis:
         units: in which the targets were judged.
         dependence: which rows depend on each other; None where they are taken as independent.
         serial: the clearest correlation between neighbouring rows or times, if there is evidence.
+        causes: of failures, by the number of the predictor.
     """
 
     findings: tuple[Finding, ...]
@@ -60,6 +62,7 @@ class Diagnosis:
     units: str = UNITS
     dependence: DependentRows | None = None
     serial: SerialCorrelation | None = None
+    causes: dict[int, Causes] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -152,6 +155,7 @@ class Diagnosis:
                 tests=self.tests,
                 units=self.units,
                 effective_n=self._effective_n(model),
+                causes=self.causes.get(model),
             )
             self._verdicts[model] = replace(
                 verdict, points=(*verdict.points, *self._row_points(model))

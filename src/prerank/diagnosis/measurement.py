@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, TransformedDistribution
 
 from prerank.calibration import member_remarks, tie_remarks
+from prerank.calibration.causes import causes_of
 from prerank.calibration.dependent_rows import DependentRows, row_units
 from prerank.calibration.evidence import corrected_findings, findings_of
 from prerank.calibration.serial_correlation import serial_correlation
@@ -22,9 +23,11 @@ from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_generator, check_distribution, check_observations, column_names
 from prerank.pits import ProjectedPIT, project_pits
 from prerank.pits.ranks import labels_of
-from prerank.preranks import PreRank, PreRankLike, applicable
+from prerank.preranks import PreRank, PreRankLike, applicable, is_all
 
 __all__ = ["diagnose", "diagnose_by", "measured_pits"]
+
+_SAME_FOR_ONE = ("location", "pca", "copula")
 
 
 def diagnose(
@@ -103,7 +106,7 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
         >>> from torch.distributions import MultivariateNormal
         >>> season = ["summer", "winter"] * 200
         >>> bias = torch.tensor([[0.5], [-0.5]]).repeat(200, 2)
-        >>> y = bias + torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
+        >>> y = bias + torch.randn(400, 2, generator=torch.Generator().manual_seed(1))
         >>> dist = MultivariateNormal(torch.zeros(400, 2), torch.eye(2))
         >>> for name, one in diagnose_by(dist, y, season, preranks="marginal").groups.items():
         ...     print(name, one.verdict().headline)
@@ -199,6 +202,7 @@ class _Measurement:
             self.units,
             depend,
             serial_correlation(pits, depend) if self.whole else None,
+            causes_of(findings, self.results, self.targets, seed=self.null_seed),
         )
         if depend is not None or diagnosis.serial is None:
             return diagnosis
@@ -266,6 +270,11 @@ def _asked_for(
     dist: Distribution, preranks: PreRankLike | None
 ) -> tuple[tuple[PreRank, ...], dict[str, str]]:
     terms, skipped = applicable("all" if preranks is None else preranks, dist)
+    if dist.event_shape[0] == 1 and (preranks is None or is_all(preranks)):
+        # One question asked several times would cost power after the correction.
+        same = [term.label for term in terms if term.label in _SAME_FOR_ONE]
+        terms = tuple(term for term in terms if term.label not in same)
+        skipped |= dict.fromkeys(same, "the same as marginal for a single target")
     labels_of(terms)
     return terms, skipped
 

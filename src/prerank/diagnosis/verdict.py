@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prerank.calibration.decision import Decision, Fault, Status, decide
+from prerank.calibration.causes import Causes
+from prerank.calibration.decision import DEGREES, Decision, Fault, Status, decide
+from prerank.calibration.dependence import Dependence
 from prerank.calibration.evidence import Evidence
-from prerank.defaults import SIGNIFICANCE
 from prerank.moved import old_arguments, warn_of_end
 from prerank.report.wording import (
     explanation_of,
@@ -22,12 +23,9 @@ __all__ = ["Mood", "Verdict", "reach_verdict"]
 Mood = Status
 
 _DEGREES = {"slight": "Slightly", "moderate": "Moderately", "strong": "Strongly"}
-_TOGETHER = {
-    1: "they move together more than predicted",
-    -1: "they move together less than predicted",
-    0: "not together",
-}
-_ADVICE = words_in("prerank.diagnosis", "words.toml")["advice"]
+_TABLES = words_in("prerank.diagnosis", "words.toml")
+_ADVICE, _KINDS = _TABLES["advice"], _TABLES["kinds"]
+_MORE = {1: "more", -1: "less"}
 
 
 @old_arguments(mood="status")
@@ -69,6 +67,7 @@ def reach_verdict(
     tests: int | None = None,
     units: str | None = None,
     effective_n: int | None = None,
+    causes: Causes | None = None,
 ) -> Verdict:
     """Decide what fails (see `prerank.calibration.decision.decide`), and say it.
 
@@ -80,16 +79,19 @@ def reach_verdict(
             several groups; those of `evidence` by default.
         units: in which the targets were judged.
         effective_n: number of independent rows that tell as much, where rows depend on each other.
+        causes: of the failures, see `prerank.calibration.causes.causes_of`.
 
     Example:
         >>> from prerank.calibration import DeviationShape
         >>> from prerank.calibration.evidence import Part
         >>> narrow, fine = DeviationShape(True, 0, 1), DeviationShape(False, 0, 0)
         >>> parts = Part("rain", 0.14, 1e-4, narrow), Part("wind", 0.01, 0.6, fine)
-        >>> reach_verdict([Evidence("marginal", 0.08, 0.01, 0.0002, parts)], n=900).headline
+        >>> causes = Causes({"rain": ("narrow",)}, (), ("rain", "wind"), None)
+        >>> evidence = [Evidence("marginal", 0.08, 0.01, 0.0002, parts)]
+        >>> reach_verdict(evidence, n=900, causes=causes).headline
         'Strongly miscalibrated: predictions too narrow in rain.'
     """
-    decision = decide(evidence, n=effective_n or n, tests=tests)
+    decision = decide(evidence, n=effective_n or n, tests=tests, causes=causes)
     advice: list[str] = []
     if decision.fault is not None:
         headline, points = _failing_verdict(decision, decision.fault, n)
@@ -110,9 +112,14 @@ def reach_verdict(
 def _failing_verdict(decision: Decision, fault: Fault, n: int) -> tuple[str, list[str]]:
     failing = sorted(decision.failing, key=lambda one: one.floor - one.pce)
     points = [
-        f"{one.label} fails: {_size(one)}, {_proof(one, decision)}; {_words(one)}."
+        f"{one.label} fails: {_size(one)}, corrected {_p(one.p_holm)}; {_words(one)}."
         for one in failing
     ]
+    points.append(
+        f"The true error of {listed([one.label for one in fault.witnesses])} is at least "
+        f"{fault.least:.3f} at 95 % confidence ({fault.degree}: moderate from "
+        f"{DEGREES['moderate']:g}, strong from {DEGREES['strong']:g})."
+    )
     passing = [one for one in decision.tested if one not in decision.failing]
     if passing:
         labels = listed([one.label for one in passing])
@@ -120,7 +127,7 @@ def _failing_verdict(decision: Decision, fault: Fault, n: int) -> tuple[str, lis
     start = f"{_DEGREES[fault.degree]} miscalibrated"
     if not fault.certain:
         start = "Some evidence of miscalibration"
-    return f"{start}: {_fault_words(decision, fault)}.", points
+    return f"{start}: {_fault_words(fault)}.", points
 
 
 def _passing_verdict(decision: Decision, n: int) -> tuple[str, list[str]]:
@@ -129,35 +136,67 @@ def _passing_verdict(decision: Decision, n: int) -> tuple[str, list[str]]:
         headline = f"Too few rows to tell: no evidence of miscalibration on {n:,} of them."
     labels = listed([one.label for one in decision.tested])
     size = (
-        f"With so many rows, an error of {decision.detectable:.3f} above the floor shows about "
-        "every second time, and a smaller one less often."
+        f"With this many rows, an error of {decision.detectable:.3f} above the floor is detected "
+        "about half of the time, and a smaller one less often."
     )
     return headline, [f"Looked at {labels}.", size, *_notes(decision.tested)]
 
 
-def _fault_words(decision: Decision, fault: Fault) -> str:
-    first = fault.witnesses[0]
-    match fault.place:
-        case "margins":
-            return _part_words(first, everyone="every target")
-        case "all margins":
-            return "a little wrong in every target, or in their dependence; none stands out"
-        case "elsewhere":
-            return f"{first.label} fails, {_words(first)}"
-        case _:
-            words = "wrong dependence; no evidence against any target on its own, but "
-            if any(one.kind == "marginal" for one in decision.failing):
-                words = "wrong dependence, or a little wrong in every target; none stands out, but "
-            return words + _TOGETHER[fault.together]
+def _fault_words(fault: Fault) -> str:
+    causes = fault.causes
+    if causes is None or fault.place == "elsewhere":
+        first = fault.witnesses[0]
+        return f"{first.label} fails, {_words(first)}"
+    wrong = causes.dependent
+    if fault.place == "dependence" and wrong is not None:
+        start = "wrong dependence; no evidence against any target on its own, but "
+        return start + _dependence_words(wrong, causes)
+    words = _margin_words(causes)
+    if wrong is not None:
+        words += f"; and the dependence is wrong: {_dependence_words(wrong, causes)}"
+    return words
+
+
+def _margin_words(causes: Causes) -> str:
+    others = [name for name in causes.names if name not in causes.targets]
+    kinds = causes.targets | dict.fromkeys(others if causes.shared else [], causes.shared)
+    meanings = [(name, _kind_words(kinds[name])) for name in causes.names if name in kinds]
+    if len(set(kinds.values())) == 1 and len(meanings) == len(causes.names):
+        words = grouped_names(meanings, total=len(meanings), everyone="every target")
+        return words if causes.targets else f"{words}, though none stands out"
+    own = [(name, _kind_words(kinds[name])) for name in causes.targets]
+    words = grouped_names(own, total=len(causes.names), everyone="every target")
+    if causes.shared:
+        words += f"; {_kind_words(causes.shared)} in the other targets, though none stands out"
+    return words
+
+
+def _kind_words(kinds: Sequence[str]) -> str:
+    return " and ".join(_KINDS[kind]["words"] for kind in kinds)
+
+
+def _dependence_words(wrong: Dependence, causes: Causes) -> str:
+    if wrong.together:
+        return f"they move together {_MORE[wrong.together]} than predicted"
+    if wrong.extremes:
+        often = {1: "more", -1: "less"}[wrong.extremes]
+        return f"they are far out in the same rows {often} often than predicted"
+    pairs = [
+        f"{causes.names[j]} and {causes.names[k]} move together {_MORE[sign]} than predicted"
+        for j, k, sign in wrong.pairs
+    ]
+    return listed(pairs) if pairs else "their dependence differs from the predicted one"
 
 
 def _advice(decision: Decision, fault: Fault) -> list[str]:
-    advice = [_ADVICE[kind] for kind in fault.kinds]
+    causes = fault.causes
     labels = [one.label for one in fault.witnesses]
-    if fault.place == "dependence":
-        advice.append(f"Dependence ({listed(labels)}): {explanation_of(labels[0]).repair}.")
-    elif fault.place == "elsewhere":
-        advice.append(f"{labels[0]}: {explanation_of(labels[0]).repair}.")
+    if causes is None or fault.place == "elsewhere":
+        return [f"{labels[0]}: {explanation_of(labels[0]).repair}."]
+    kinds = [kind for own in (*causes.targets.values(), causes.shared) for kind in own]
+    advice = list(dict.fromkeys(_ADVICE[_KINDS[kind]["advice"]] for kind in kinds))
+    if causes.dependent is not None:
+        advice.append(_ADVICE["extremes" if causes.dependent.extremes else "dependence"])
     elif len(decision.failing) > 1:
         advice.append(_ADVICE["margins_first"])
     return advice
@@ -179,14 +218,6 @@ def _part_words(one: Evidence, everyone: str | None = None) -> str:
 
 def _words(one: Evidence) -> str:
     return _part_words(one) or "no single component stands out"
-
-
-def _proof(one: Evidence, decision: Decision) -> str:
-    """The corrected p-value, and that of a component where this one does not tell alone."""
-    if one.p_holm < SIGNIFICANCE:
-        return f"corrected {_p(one.p_holm)}"
-    name, p = decision.components[one.label]
-    return f"corrected {_p(one.p_holm)} for the mean of its components, but {_p(p)} for {name}"
 
 
 def _size(one: Evidence) -> str:

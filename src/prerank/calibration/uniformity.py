@@ -1,0 +1,172 @@
+r"""Are PITs uniform? Two statistics of the counts at levels that are dense in both tails.
+
+At levels :math:`\alpha` that are evenly spaced in :math:`\log(\alpha / (1 - \alpha))`, the
+statistic of Anderson and Darling is a plain sum, and that of Berk and Jones looks at the worst
+level:
+
+.. math:: A = n \sum_\alpha (\hat F_Z(\alpha) - \alpha)^2, \qquad
+          K = n \max_\alpha \Big( \hat F \log \frac{\hat F}{\alpha}
+              + (1 - \hat F) \log \frac{1 - \hat F}{1 - \alpha} \Big).
+
+A sees a bias, K a wrong spread and wrong tails, however far out. The p-value comes from the smaller
+of their two p-values, which is ranked among the same smaller one of replicates: so its size is
+exact. Several components are judged by the mean of their A and by the smallest of their p-values,
+so that neither many small faults nor a single large one is lost.
+"""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prerank.calibration.nulls import key_counts, stand_in_keys
+from prerank.defaults import NULL_REPLICATES
+
+__all__ = ["component_p_values", "joint_p_value", "tail_cells", "tail_levels"]
+
+_MIDDLE, _TAIL = 64, 8  # levels between 1/(n + 1) and n/(n + 1), and beyond on either side
+_FURTHEST, _FINEST = 1e-4, 1e-7  # last level times n, and the least that float32 tells from 1
+_ROUNDING = 1e-9
+
+
+class _Null(NamedTuple):
+    """Sorted replicates of A, of K, and of the smaller of their p-values."""
+
+    area: Tensor
+    peak: Tensor
+    least: Tensor
+
+
+def tail_levels(n: int) -> Tensor:
+    """Levels for n PITs, dense in both tails, `(L,)` in float64.
+
+    Example:
+        >>> levels = tail_levels(300)
+        >>> len(levels), bool((levels + levels.flip(0) - 1).abs().max() < 1e-12)
+        (80, True)
+    """
+    top = math.log(n + 1)
+    lower = torch.sigmoid(torch.linspace(-top, top, _MIDDLE, dtype=torch.float64)[: _MIDDLE // 2])
+    last = max(_FURTHEST / n, min(_FINEST, 0.5 * float(lower[0])))
+    tail = torch.logspace(
+        math.log10(last), math.log10(float(lower[0])), _TAIL + 1, dtype=torch.float64
+    )
+    lower = torch.cat([tail[:-1], lower])
+    return torch.cat([lower, 1 - lower.flip(0)])
+
+
+def tail_cells(z: Tensor) -> Tensor:
+    """Number of the cell between `tail_levels` that each PIT of `(..., N, J)` lies in."""
+    return torch.bucketize(z.double().contiguous(), tail_levels(z.shape[-2]).to(z.device))
+
+
+def component_p_values(z: Tensor) -> Tensor:
+    """P-value of each component of PITs `(N, J)` by itself, `(J,)`: that of n uniforms.
+
+    Example:
+        >>> z = torch.rand(300, 1, generator=torch.Generator().manual_seed(0))
+        >>> z = torch.cat([z, 0.5 + 0.8 * (z - 0.5)], -1)
+        >>> fine, wide = component_p_values(z).tolist()
+        >>> fine > 0.05, wide < 0.001
+        (True, True)
+    """
+    n, components = z.shape
+    cells = tail_cells(z.cpu())
+    cells = cells + torch.arange(components) * (len(tail_levels(n)) + 1)
+    area, peak = _statistics(key_counts(cells.unsqueeze(0), len(tail_levels(n)) + 1), n)
+    least = _least(area, peak, n)
+    null = _null(n).least
+    return ((1 + torch.searchsorted(null, least + _ROUNDING)) / (len(null) + 1))[0]
+
+
+def joint_p_value(
+    z: Tensor, null_pits: Tensor, *, n_null: int, generator: torch.Generator | int | None = None
+) -> float:
+    """P-value of several components together, by members of the pools in the observation's place.
+
+    Args:
+        z: PITs of the observations, `(N, J)`.
+        null_pits: PITs of the other members of each pool, `(R, N, J)`.
+        n_null: number of replicates.
+        generator: source of the choices.
+
+    Returns:
+        At least `1 / (n_null + 1)`, and at least `2 / (n_null + 1)` where only one of the two
+        statistics is extreme.
+    """
+    n, components = z.shape
+    n_cells = len(tail_levels(n)) + 1
+    cells = torch.cat([tail_cells(z).unsqueeze(0), tail_cells(null_pits)])
+    own = cells[:1] + torch.arange(components, device=cells.device) * n_cells
+    drawn = stand_in_keys(cells, n_cells=n_cells, n_null=n_null, generator=generator)
+    mean, worst = [], []
+    for keys in (own, *drawn):
+        area, peak = _statistics(key_counts(keys, n_cells).cpu(), n)
+        mean.append(area.mean(-1))
+        worst.append(_least(area, peak, n).amin(-1))
+    return smallest_rank(torch.stack([-torch.cat(mean), torch.cat(worst)]))
+
+
+def smallest_rank(values: Tensor) -> float:
+    """Exact p-value of the first of B + 1 exchangeable columns, from several statistics.
+
+    The statistics `(K, B + 1)`, small where extreme, become ranks; columns are compared by their
+    smallest rank, and by the sum of all where these are equal. The p-value is the share of columns
+    that are at least as extreme as the first.
+
+    Example:
+        >>> smallest_rank(torch.tensor([[0.1, 0.5, 0.9, 0.7], [0.2, 0.4, 0.6, 0.8]]))
+        0.25
+    """
+    ordered = values.sort(-1).values
+    ranks = torch.searchsorted(ordered, values + _ROUNDING * values.abs()).double()
+    keys = ranks.amin(0) + ranks.mean(0) / (4 * values.shape[-1])
+    return float((keys <= keys[0]).double().mean())
+
+
+def _statistics(counts: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """A and K of counts `(..., L + 1)` of n PITs."""
+    levels = tail_levels(n)
+    below = counts.cumsum(-1)[..., :-1]
+    middle = slice(_TAIL, len(levels) - _TAIL)
+    area = (below[..., middle] / n - levels[middle]).square_().sum(-1) * n
+    peak = _entropies(n)[below]
+    peak = peak.sub_(below * torch.logit(levels)).sub_(n * torch.log1p(-levels)).amax(-1)
+    return area, peak
+
+
+@lru_cache(maxsize=4)
+def _entropies(n: int) -> Tensor:
+    k = torch.arange(n + 1, dtype=torch.float64)
+    return torch.xlogy(k, k / n) + torch.xlogy(n - k, 1 - k / n)
+
+
+def _least(area: Tensor, peak: Tensor, n: int) -> Tensor:
+    """The smaller of the p-values of A and K for a single component."""
+    null = _null(n)
+    return torch.minimum(_tail_share(area, null.area), _tail_share(peak, null.peak))
+
+
+def _tail_share(values: Tensor, null: Tensor) -> Tensor:
+    at = torch.searchsorted(null, values - _ROUNDING)
+    return (1 + len(null) - at) / (len(null) + 1)
+
+
+@lru_cache(maxsize=16)
+def _null(n: int) -> _Null:
+    levels = tail_levels(n).numpy()
+    shares = np.diff(levels, prepend=0, append=1)
+    rng = np.random.default_rng([n, len(levels)])
+    draws = rng.multinomial(n, shares / shares.sum(), NULL_REPLICATES)
+    parts = [_statistics(torch.from_numpy(part), n) for part in np.array_split(draws, 8)]
+    area, peak = (torch.cat(one) for one in zip(*parts, strict=True))
+    ordered = area.sort().values, peak.sort().values
+    # Shares among the replicates alone are smaller than among these and one more: p is no smaller.
+    shares_of = [
+        (len(area) - torch.searchsorted(one, of - _ROUNDING)) / (len(area) + 1)
+        for of, one in zip((area, peak), ordered, strict=True)
+    ]
+    return _Null(*ordered, torch.minimum(*shares_of).sort().values)

@@ -246,7 +246,8 @@ def test_hard_data_gives_finite_predictions(name):
 
 def test_save_and_load(tmp_path, model):
     model.save(tmp_path)
-    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".json", ".safetensors"]
+    suffixes = {file.suffix for file in tmp_path.iterdir() if file.name != ".lock"}
+    assert suffixes == {".json", ".safetensors"}
     copy = load_model(tmp_path)
     assert isinstance(copy, FlowRegressor)
     assert copy.get_params() == model.get_params()

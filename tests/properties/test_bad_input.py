@@ -79,6 +79,7 @@ ENTRIES = {
     "smooth_pit marginal": lambda dist, y, **o: smooth_pit(dist, y, "marginal", **o),
     "smooth_pit scale": lambda dist, y, **o: smooth_pit(dist, y, "scale", **o),
     "diagnose": lambda dist, y, **o: diagnose(dist, y, n_null=10, **o),
+    "compare": lambda dist, y, **o: prerank.compare(dist, dist, y, preranks="scale", **o),
     "nll": nll,
     "energy_score": energy_score,
     "variogram_score": variogram_score,
@@ -723,11 +724,11 @@ def test_good_arrays_give_pits(data, name):
 
 def test_every_public_function_is_in_these_tables():
     tested = {pit, smooth_pit, diagnose, nll, energy_score, variogram_score, crps, pce, pce_floor}
-    tested |= {reliability_curve, pit_histogram, null_pce}
+    tested |= {reliability_curve, pit_histogram, null_pce, prerank.compare}
     tested |= {ProjectedCalibrationError, GaussianMixture, Ensemble}
     exempt = {prerank.Diagnosis, PrerankError}  # nobody makes these but the package
     # These have tables of their own: test_penalty.py, diagnosis/, recalibration/, estimators/.
-    exempt |= {prerank.diagnose_where}
+    exempt |= {prerank.diagnose_where, prerank.Monitor}
     exempt |= {prerank.CalibrationPenalty, prerank.MixtureRegressor, prerank.FlowRegressor}
     exempt |= {prerank.CalibrationHead, prerank.calibrate}
     exempt |= {prerank.load_model}

@@ -168,10 +168,10 @@ def test_a_study_that_dies_again_and_again_ends_the_same(whole, tmp_path):
 def test_a_search_beyond_the_grid_comes_to_an_end_in_pieces(tmp_path):
     """Each call lives longer than any one training, and shorter than grid and search together."""
     plan = tiny(
-        datasets=("triple",),
-        variants=("none", "marginal"),
+        datasets=("pair",),
+        variants=("none", "scale"),
         strengths="auto",
-        budget=0.0,
+        budget=0.5,
         max_epochs=4,
     )
     whole = tmp_path / "whole"
@@ -184,7 +184,7 @@ def test_a_search_beyond_the_grid_comes_to_an_end_in_pieces(tmp_path):
             break
         except Stopped:
             continue
-    assert Store(tmp_path / "pieces").done(Unit("triple", "marginal"))
+    assert Store(tmp_path / "pieces").done(Unit("pair", "scale"))
     assert_same(tmp_path / "pieces", whole)
 
 

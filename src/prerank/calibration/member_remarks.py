@@ -41,7 +41,7 @@ def member_remarks(dist: Distribution, y: Tensor) -> tuple[str, ...]:
     """
     if not isinstance(dist, Ensemble) or dist.weights is not None:
         return ()
-    members = dist.at_precision_of(y).samples
+    members = dist.at_precision_of(y).samples.detach()
     remarks = []
     shuffled = members[torch.randperm(len(members), generator=torch.Generator().manual_seed(0))]
     repeated = float((shuffled[1:] == shuffled[:-1]).all(-1).double().mean())

@@ -112,7 +112,7 @@ def reach_verdict(
 def _failing_verdict(decision: Decision, fault: Fault, n: int) -> tuple[str, list[str]]:
     failing = sorted(decision.failing, key=lambda one: one.floor - one.pce)
     points = [
-        f"{one.label} fails: {_size(one)}, corrected {_p(one.p_holm)}; {_words(one)}."
+        f"{one.label} fails: {_size(one)}, corrected {_p(one.p_holm)}; {_words(one, fault.causes)}."
         for one in failing
     ]
     points.append(
@@ -216,7 +216,10 @@ def _part_words(one: Evidence, everyone: str | None = None) -> str:
     return grouped_names(meanings, total=len(one.parts), everyone=everyone)
 
 
-def _words(one: Evidence) -> str:
+def _words(one: Evidence, causes: Causes | None = None) -> str:
+    """What fails: for the targets in the words of the causes, as in the headline."""
+    if one.kind == "marginal" and causes is not None and (causes.targets or causes.shared):
+        return _margin_words(causes)
     return _part_words(one) or "no single component stands out"
 
 

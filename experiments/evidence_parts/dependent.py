@@ -14,7 +14,8 @@ from torch.distributions import MultivariateNormal
 
 import prerank
 from prerank.calibration import component_null, null_pce, p_value, pce
-from prerank.calibration.dependent_rows import DependentRows, dependent_evidence, row_units
+from prerank.calibration.dependent_rows import DependentRows, row_units
+from prerank.calibration.rotations import dependent_evidence
 from prerank.pits import ProjectedPIT, project_pits
 from prerank.preranks import applicable
 

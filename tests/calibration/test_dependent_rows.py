@@ -7,13 +7,8 @@ import pytest
 import torch
 
 from prerank.calibration import pce_floor, reliability_curve
-from prerank.calibration.dependent_rows import (
-    DependentRows,
-    dependent_band,
-    dependent_evidence,
-    dependent_margin,
-    row_units,
-)
+from prerank.calibration.dependent_rows import DependentRows, row_units
+from prerank.calibration.rotations import dependent_band, dependent_evidence, dependent_margin
 from prerank.errors import InputError, ShapeError
 
 N, DATA_SETS = 500, 200

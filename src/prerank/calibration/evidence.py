@@ -8,15 +8,11 @@ from torch import Tensor
 
 from prerank.calibration.bands import ReliabilityBand, reliability_band
 from prerank.calibration.curves import reliability_curve
-from prerank.calibration.dependent_rows import (
-    ROTATIONS,
-    DependentRows,
-    dependent_band,
-    dependent_evidence,
-)
+from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.error import pce, pce_floor
 from prerank.calibration.intervals import mean_pce_limits, pce_limits
 from prerank.calibration.nulls import holm
+from prerank.calibration.rotations import ROTATIONS, dependent_band, dependent_evidence
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.calibration.uniformity import component_p_values, joint_p_value
 from prerank.defaults import BAND_LEVEL, LEVELS, N_NULL, SIGNIFICANCE

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.curves import level_grid, reliability_curve
-from prerank.calibration.dependent_rows import DependentRows, deviation_draws
+from prerank.calibration.dependent_rows import DependentRows
+from prerank.calibration.rotations import deviation_draws
 from prerank.defaults import BAND_LEVEL, LEVELS
 
 __all__ = ["PairedDifference", "pce_difference", "score_difference"]

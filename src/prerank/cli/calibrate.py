@@ -8,7 +8,8 @@ import typer
 
 from prerank import defaults
 from prerank.cli.calibration_outcome import CalibrationFiles, CalibrationOutcome
-from prerank.cli.messages import AsJson, Quiet, named_by, one_line_errors, print_json, working
+from prerank.cli.messages import named_by, one_line_errors, print_json, working
+from prerank.cli.options import AsJson, KeyColumns, Quiet, SampleAxis, SampleColumn
 from prerank.diagnosis.trial import fit_head, held_out_rows, try_head
 from prerank.files import Forecasts, SampleFile, read_forecasts, read_samples
 from prerank.files.user_tables import Names
@@ -42,16 +43,9 @@ def calibrate(
             help="Columns to calibrate, as a,b,c (default: all that both files have).",
         ),
     ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Columns that identify the forecast of a row."),
-    ] = None,
-    sample: Annotated[
-        str | None, typer.Option(help="Column or dimension that numbers the samples.")
-    ] = None,
-    sample_axis: Annotated[
-        int | None, typer.Option(help="Axis of the samples in an array (default: 0).")
-    ] = None,
+    key: KeyColumns = None,
+    sample: SampleColumn = None,
+    sample_axis: SampleAxis = None,
     time: Annotated[
         str | None,
         typer.Option(

@@ -9,15 +9,14 @@ import numpy.typing as npt
 import typer
 
 from prerank.cli.diagnose import Scale
-from prerank.cli.messages import (
+from prerank.cli.messages import named_by, one_line_errors, print_json, say, working
+from prerank.cli.options import (
     AsJson,
     ClusterColumn,
+    KeyColumns,
+    SampleAxis,
+    SampleColumn,
     TimeColumn,
-    named_by,
-    one_line_errors,
-    print_json,
-    say,
-    working,
 )
 from prerank.defaults import SCALE, SEED
 from prerank.diagnosis import compare as compare_
@@ -41,16 +40,9 @@ def compare(
             metavar="NAMES", help="Columns to compare, as a,b,c (default: all that the files have)."
         ),
     ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Columns that identify the forecast of a row."),
-    ] = None,
-    sample: Annotated[
-        str | None, typer.Option(help="Column or dimension that numbers the samples.")
-    ] = None,
-    sample_axis: Annotated[
-        int | None, typer.Option(help="Axis of the samples in an array (default: 0).")
-    ] = None,
+    key: KeyColumns = None,
+    sample: SampleColumn = None,
+    sample_axis: SampleAxis = None,
     time: TimeColumn = None,
     cluster: ClusterColumn = None,
     preranks: Annotated[

@@ -11,15 +11,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Column, Table
 
-from prerank.cli.messages import (
-    AsJson,
-    Screen,
-    complain,
-    one_line_errors,
-    print_json,
-    say,
-    split_names,
-)
+from prerank.cli.messages import Screen, complain, one_line_errors, print_json, say, split_names
+from prerank.cli.options import AsJson
 from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
 from prerank.datasets.collection import (
     LocalTable,

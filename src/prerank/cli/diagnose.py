@@ -13,15 +13,20 @@ from rich.table import Column, Table
 
 from prerank.cli.messages import (
     MISCALIBRATED,
-    AsJson,
-    ClusterColumn,
     Screen,
-    TimeColumn,
     named_by,
     one_line_errors,
     print_json,
     say,
     working,
+)
+from prerank.cli.options import (
+    AsJson,
+    ClusterColumn,
+    KeyColumns,
+    SampleAxis,
+    SampleColumn,
+    TimeColumn,
 )
 from prerank.defaults import SCALE, SEED
 from prerank.diagnosis import (
@@ -63,16 +68,9 @@ def diagnose(
             help="Columns to diagnose, as a,b,c (default: all that both files have).",
         ),
     ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Columns that identify the forecast of a row."),
-    ] = None,
-    sample: Annotated[
-        str | None, typer.Option(help="Column or dimension that numbers the samples.")
-    ] = None,
-    sample_axis: Annotated[
-        int | None, typer.Option(help="Axis of the samples in an array (default: 0).")
-    ] = None,
+    key: KeyColumns = None,
+    sample: SampleColumn = None,
+    sample_axis: SampleAxis = None,
     by: Annotated[
         str | None, typer.Option(metavar="GROUP", help="Column that names the group of each row.")
     ] = None,

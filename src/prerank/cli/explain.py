@@ -7,7 +7,8 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from prerank.cli.messages import AsJson, Screen, one_line_errors, print_json, say
+from prerank.cli.messages import Screen, one_line_errors, print_json, say
+from prerank.cli.options import AsJson
 from prerank.preranks import parse
 from prerank.report.wording import EXPLANATIONS, explanation_of
 

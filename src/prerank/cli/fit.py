@@ -11,16 +11,8 @@ import typer
 
 from prerank import defaults
 from prerank.cli.diagnose import as_record
-from prerank.cli.messages import (
-    AsJson,
-    Quiet,
-    Screen,
-    named_by,
-    one_line_errors,
-    print_json,
-    say,
-    working,
-)
+from prerank.cli.messages import Screen, named_by, one_line_errors, print_json, say, working
+from prerank.cli.options import AsJson, Quiet
 from prerank.errors import InputError
 from prerank.files import new_folder
 from prerank.files.user_tables import read_training_table

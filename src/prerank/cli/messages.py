@@ -17,7 +17,7 @@ import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -30,11 +30,7 @@ __all__ = [
     "INTERRUPTED",
     "MISCALIBRATED",
     "UNFINISHED",
-    "AsJson",
-    "ClusterColumn",
-    "Quiet",
     "Screen",
-    "TimeColumn",
     "complain",
     "named_by",
     "one_line_errors",
@@ -48,25 +44,6 @@ __all__ = [
 UNFINISHED, MISCALIBRATED, INTERRUPTED = 3, 4, 130
 
 _NO_MEMORY = re.compile("out of memory|n[o']t allocate memory")  # torch has no type for it
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-TimeColumn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Column with the time of each row: rows of the same and of neighbouring times may "
-        "depend on each other.",
-    ),
-]
-ClusterColumn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Column with the cluster of each row, such as a station: rows of one cluster may "
-        "depend on each other.",
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no words on success.")]
 
 
 class Screen(Console):

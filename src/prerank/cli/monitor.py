@@ -8,15 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from prerank.cli.messages import (
-    MISCALIBRATED,
-    AsJson,
-    named_by,
-    one_line_errors,
-    print_json,
-    say,
-    working,
-)
+from prerank.cli.messages import MISCALIBRATED, named_by, one_line_errors, print_json, say, working
+from prerank.cli.options import AsJson, KeyColumns, SampleAxis, SampleColumn
 from prerank.diagnosis import Monitor
 from prerank.distributions import Ensemble
 from prerank.errors import InputError
@@ -46,16 +39,9 @@ def monitor(
     targets: Annotated[
         list[str] | None, typer.Option(metavar="NAMES", help="Columns to monitor, as a,b,c.")
     ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Columns that identify the forecast of a row."),
-    ] = None,
-    sample: Annotated[
-        str | None, typer.Option(help="Column or dimension that numbers the samples.")
-    ] = None,
-    sample_axis: Annotated[
-        int | None, typer.Option(help="Axis of the samples in an array (default: 0).")
-    ] = None,
+    key: KeyColumns = None,
+    sample: SampleColumn = None,
+    sample_axis: SampleAxis = None,
     alpha: Annotated[
         float | None, typer.Option(help="Probability of a false alarm, ever (default: 0.01).")
     ] = None,

@@ -10,7 +10,8 @@ import typer
 from rich.progress import track
 
 from prerank import defaults
-from prerank.cli.messages import AsJson, Quiet, Screen, one_line_errors, print_json, say
+from prerank.cli.messages import Screen, one_line_errors, print_json, say
+from prerank.cli.options import AsJson, Quiet
 from prerank.errors import InputError
 from prerank.files import check_file, write_atomically, write_samples, writing
 from prerank.files.user_tables import read_inputs

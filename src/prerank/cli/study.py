@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 import typer
 from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from prerank.cli.messages import UNFINISHED, AsJson, one_line_errors, print_json, say, terminal
+from prerank.cli.messages import UNFINISHED, one_line_errors, print_json, say, terminal
+from prerank.cli.options import AsJson
 from prerank.errors import InputError
 from prerank.study import PRESETS, Plan, Store, StudyProgress, Unit, check_datasets, run_study
 from prerank.study.engines import Event, open_engine

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from prerank.calibration import ReliabilityCurve, pce_floor, reliability_curve
 from prerank.calibration.causes import Causes
-from prerank.calibration.dependent_rows import DependentRows, dependent_margin
+from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.evidence import ALL, Finding, curve_band, evidence_of
+from prerank.calibration.rotations import dependent_margin
 from prerank.calibration.serial_correlation import SerialCorrelation
 from prerank.defaults import BAND_LEVEL, LEVELS, UNITS
 from prerank.diagnosis.diagnosis_page import diagnosis_page

@@ -5,7 +5,6 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable
-from copy import copy
 from dataclasses import asdict, fields
 from functools import partial
 from itertools import zip_longest
@@ -148,12 +147,22 @@ def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
     """
     folder = Path(path)
     while True:
+        written = _written(folder)
         settings = read_json(check_within(folder / _SETTINGS, folder))
         try:
-            return _read(folder, copy(settings), kinds)
+            return _read(folder, settings, kinds)
         except (InputError, OSError, RuntimeError):  # the last one of a file that is gone
-            if read_json(folder / _SETTINGS) == settings:
+            if _written(folder) == written:
                 raise  # else another model has taken its place meanwhile
+
+
+def _written(folder: Path) -> tuple[int, int] | None:
+    """What every save changes, also one of the same model."""
+    try:
+        found = (folder / _SETTINGS).stat()
+    except OSError:  # reading it says what is wrong
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _read(folder: Path, settings: Any, kinds: Iterable[Any]) -> Any:

@@ -24,8 +24,8 @@ class Condition:
 
     Attributes:
         name: of the input.
-        low: least number, or None where there is no bound.
-        high: largest number, or None.
+        low: lower bound, or None.
+        high: upper bound, or None.
         level: the text, or that the value is missing; None for numbers.
 
     Example:

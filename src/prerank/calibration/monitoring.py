@@ -34,7 +34,7 @@ _SPREADS = (0.6, 0.8, 0.92, 1.0, 1.08, 1.25, 1.6)  # true over predicted
 _OUTLIERS = ((0.02, 5.0), (0.1, 3.0))  # share and spread
 _ORDERS = range(1, 7)
 _AMPLITUDES = (0.2, -0.2, 0.6, -0.6)
-_MOST_CAPITAL = 1e200  # to have less than one has won is no advantage
+_MOST_CAPITAL = 1e200  # a cap against overflow; capital that is lost keeps the test valid
 
 
 @lru_cache(maxsize=1)

@@ -164,7 +164,7 @@ def _null(n: int) -> _Null:
     parts = [_statistics(torch.from_numpy(part), n) for part in np.array_split(draws, 8)]
     area, peak = (torch.cat(one) for one in zip(*parts, strict=True))
     ordered = area.sort().values, peak.sort().values
-    # Shares among the replicates alone are smaller than among these and one more: p is no smaller.
+    # Shares of replicates leave out the observation, so they are smaller: the p-value is valid.
     shares_of = [
         (len(area) - torch.searchsorted(one, of - _ROUNDING)) / (len(area) + 1)
         for of, one in zip((area, peak), ordered, strict=True)

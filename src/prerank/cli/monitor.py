@@ -155,7 +155,7 @@ def _draw(watch: Monitor, path: Path) -> None:
     watch.plot(figure.subplots())
     try:
         figure.savefig(path)
-    except ValueError as error:  # of a suffix that is no format
+    except ValueError as error:  # matplotlib does not know the suffix
         raise InputError(f"{path}: {error}") from error
 
 

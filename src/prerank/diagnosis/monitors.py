@@ -255,7 +255,10 @@ class Monitor:
         terms = applicable(self.preranks, dist)[0]
         results = project_pits(dist, observed, terms, n_samples=self.n_samples, generator=source)
         if any(result.method == WEIGHTED for result in results):
-            raise InputError("weighted samples have no uniform PITs, so there is no valid evidence")
+            raise InputError(
+                "dist has weighted samples, whose PITs are not exactly uniform: monitor samples of "
+                "equal weight"
+            )
         return results
 
     def _refuse_repeated(self, prints: Tensor) -> None:

@@ -160,7 +160,7 @@ def _written(folder: Path) -> tuple[int, int] | None:
     """What every save changes, also one of the same model."""
     try:
         found = (folder / _SETTINGS).stat()
-    except OSError:  # reading it says what is wrong
+    except (OSError, ValueError):  # reading it says what is wrong
         return None
     return found.st_ino, found.st_mtime_ns
 

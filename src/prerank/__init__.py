@@ -12,12 +12,12 @@ Enforce it, with a term for any training loss or with a whole regressor:
 >>> model = prerank.MixtureRegressor(preranks="marginal+hdr", strength="auto")
 """
 
-from importlib import import_module
-from importlib.util import find_spec
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from prerank.lazy_names import names_from
 
+TYPE_CHECKING = False  # as in typing, which takes longer to load than a command may be deaf
 if TYPE_CHECKING:
+    from typing import Any
+
     from prerank import preranks
     from prerank.calibration import (
         ProjectedCalibrationError,
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
         pit_histogram,
         reliability_curve,
     )
-    from prerank.diagnosis import Diagnosis, Monitor, compare, diagnose, diagnose_where
+    from prerank.diagnosis import (
+        Diagnoser,
+        Diagnosis,
+        Monitor,
+        compare,
+        diagnose,
+        diagnose_where,
+    )
     from prerank.distributions import Ensemble, GaussianMixture
     from prerank.errors import PrerankError
     from prerank.estimators import FlowRegressor, MixtureRegressor, load_model
@@ -42,6 +49,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "CalibrationHead",
     "CalibrationPenalty",
+    "Diagnoser",
     "Diagnosis",
     "Ensemble",
     "FlowRegressor",
@@ -70,8 +78,9 @@ __all__ = [
     "variogram_score",
 ]
 
-# Where the names above live; the estimators come last: scikit-learn is slow to load.
-_HOMES = (
+# The estimators come last: scikit-learn is slow to load.
+_find = names_from(
+    "prerank",
     "errors",
     "distributions",
     "scores",
@@ -85,20 +94,24 @@ _HOMES = (
 )
 
 
-def __getattr__(name: str) -> Any:
-    """Import a name, or a package, when it is first used: torch takes seconds to load."""
+def __getattr__(name: str) -> "Any":
+    """Import a name, or a package, when it is first used."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
     from prerank.extras import needed_by
 
     with needed_by(f"prerank.{name}"):
-        for home in _HOMES if name in __all__ else ():
-            module = import_module(f"prerank.{home}")
-            if name in module.__all__:
-                return globals().setdefault(name, getattr(module, name))
+        if name in __all__ and name != "preranks":
+            return _find(name)
         if not name.startswith("_") and find_spec(f"prerank.{name}"):
             return import_module(f"prerank.{name}")
     raise AttributeError(f"module 'prerank' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
+    from pkgutil import iter_modules
+
     packages = {module.name for module in iter_modules(__path__)}
-    return sorted({*__all__, *packages} - {"__main__", "engines", "forecasts", "moved"})
+    internal = {"__main__", "engines", "forecasts", "interrupts", "lazy_names", "moved", "waiting"}
+    return sorted({*__all__, *packages} - internal)

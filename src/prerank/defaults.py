@@ -14,6 +14,10 @@ N_NULL = 2000
 NULL_REPLICATES = 50_000
 """Replicates of the PCE of a single component, which are cached by the number of rows."""
 
+MANY_ROWS = 2**16
+"""Number of rows above which a diagnosis goes over them in blocks and keeps only counts of the
+null, and whose levels the tests of uniformity have from there on."""
+
 SEED = 0
 """Seed of draws, random ties and replicates."""
 
@@ -45,7 +49,7 @@ MAX_GROUPS = 1000
 #
 # `prerank fit` and `MixtureRegressor` train alike but for two defaults. The command selects the
 # strength (it writes a report that shows the selection, and nobody waits for it in a loop); Python
-# takes one that is given, which is six times as fast. The command has a seed, so that the same
+# takes one that is given, which is faster. The command has a seed, so that the same
 # line gives the same model; Python follows scikit-learn, where random_state=None is a new draw.
 
 METHOD = "head"
@@ -71,6 +75,9 @@ COMMAND_SEED = 0
 
 BUDGET = 0.10
 """By how much the energy score may worsen, as a fraction, where a strength is selected."""
+
+NLL_BUDGET = 0.5
+"""By how many nats the negative log-likelihood may worsen, where a regressor selects a strength."""
 
 N_COMPONENTS = 5
 """Gaussians in a mixture."""
@@ -107,5 +114,13 @@ QUANTILES = (0.05, 0.5, 0.95)
 
 PREDICTED_SAMPLES = 100
 """Draws per row of `sample`; `prerank predict` writes samples on request only."""
+
+# --- Studies ---------------------------------------------------------------------------------
+
+PRESETS = ("quick", "paper-exact", "paper-as-published")
+"""Plans that come with the package."""
+
+CHECKPOINT_EVERY = 30.0
+"""Seconds between two checkpoints of a training."""
 
 __all__ = [name for name in list(globals()) if name.isupper()]

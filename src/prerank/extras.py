@@ -13,8 +13,9 @@ __all__ = ["library", "needed_by"]
 _MODULES = {
     "app": ("jinja2", "matplotlib", "pandas", "pyarrow", "rich", "safetensors", "sklearn", "typer"),
     "flows": ("zuko",),
+    "fast": ("numba",),
     "ray": ("ray",),
-    "netcdf": ("h5netcdf", "h5py", "xarray"),
+    "netcdf": ("h5netcdf", "h5py", "xarray", "zarr"),
     "adapters": ("ngboost", "sbi"),
     "skpro": ("skpro",),
 }

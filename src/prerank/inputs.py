@@ -4,7 +4,8 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "as_labels",
     "as_points",
     "as_positive",
+    "as_probability",
     "as_ranks",
     "as_tensor",
     "check_distribution",
@@ -31,8 +33,10 @@ __all__ = [
     "column_labels",
     "column_names",
     "full_precision",
+    "is_named",
+    "may_not_wait",
     "parameter_of",
-    "refuse_dataset",
+    "refuse_collections",
     "repeated",
     "wrong_type",
 ]
@@ -51,12 +55,10 @@ def as_tensor(value: object, name: str) -> Tensor:
         >>> as_tensor([[1, 2], [3, 4]], "y").dtype
         torch.float64
     """
-    refuse_dataset(value, name)
+    refuse_collections(value, name)
     if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
         raise InputError(f"{name} has masked values: remove those rows or impute them first")
     if isinstance(value, Tensor):
-        if value.is_nested:
-            raise InputTypeError(f"{name} is a nested tensor: give rows of one length")
         if value.layout != torch.strided:
             raise InputTypeError(f"{name} is sparse: convert it with {name}.to_dense()")
         if not value.is_floating_point():
@@ -82,14 +84,22 @@ def as_tensor(value: object, name: str) -> Tensor:
     return _refuse_half(torch.from_numpy(array), name)
 
 
-def refuse_dataset(value: object, name: str) -> None:
-    """Raise if a value is an xarray.Dataset, which holds several arrays."""
+def refuse_collections(value: object, name: str) -> None:
+    """Raise if a value holds several arrays: an xarray.Dataset, nested tensors, a list of them."""
     if _is_of_xarray(value, "Dataset"):
         raise InputTypeError(
             f"{name} is an xarray.Dataset: make one array of it with "
             f"{name}.to_dataarray().transpose(..., 'variable'), or match samples with observations "
-            "by prerank.adapters.from_xarray"
+            "by prerank.adapters.named_forecast"
         )
+    parts = value if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(part, Tensor) and part.is_nested for part in parts):
+        raise InputTypeError(f"{name} is a nested tensor: give rows of one length")
+
+
+def is_named(value: object) -> bool:
+    """Whether a value is an array or a dataset of xarray, with names of its dimensions."""
+    return _is_of_xarray(value, "DataArray") or _is_of_xarray(value, "Dataset")
 
 
 def _is_of_xarray(value: object, kind: str) -> bool:
@@ -127,7 +137,9 @@ def check_finite(
     """Raise if a tensor holds NaN or infinity."""
     if value.device.type == "meta":
         raise InputError(f"{name} is on the meta device and holds no values")
-    if value.is_cuda and _may_not_wait():
+    if value.is_cuda and may_not_wait():
+        return
+    if math.isfinite(float(value.detach().sum())):  # one pass; large numbers may have no sum
         return
     bad = ~torch.isfinite(value)
     if bad.any():
@@ -136,7 +148,7 @@ def check_finite(
         )
 
 
-def _may_not_wait() -> bool:
+def may_not_wait() -> bool:
     """Whether values cannot be looked at: a CUDA graph is recorded, or waiting was forbidden."""
     return torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode() == 2
 
@@ -266,6 +278,14 @@ def as_positive(value: object, name: str, *, minimum: float = 0.0) -> float:
     return number
 
 
+def as_probability(value: object, name: str) -> float:
+    """Check a number above 0 and below 1."""
+    number = as_positive(value, name)
+    if number >= 1:
+        raise InputError(f"{name} must be below 1, got {value}")
+    return number
+
+
 def wrong_type(name: str, value: object, wanted: str) -> InputTypeError:
     """The error for an argument of another type than `wanted`."""
     kind = type(value)
@@ -325,27 +345,29 @@ def column_names(y: Any, size: int) -> Sequence[str]:
 
 
 def as_ranks(values: object, name: str) -> npt.NDArray[np.int64]:
-    """Ranks of times from 0, equal ones for equal times: numbers, or dates, also as text.
+    """Ranks of times from 0, equal ones for equal times: numbers, dates or durations, also as text.
 
     Example:
         >>> as_ranks(["2024-10-01", "2024-09-30", "2024-10-01"], "time")
         array([1, 0, 1])
     """
     array = np.asarray(values)
-    if array.dtype.kind in "biufM":
+    if array.dtype.kind in "biufmM":
         return np.unique(array, return_inverse=True)[1].astype(np.int64)
     import pandas as pd
 
     column = pd.Series(values)
-    try:
-        moments = pd.to_numeric(column)
-    except (TypeError, ValueError):
-        try:
-            moments = pd.to_datetime(column, format="ISO8601", utc=True)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"{name}, such as {column.iloc[0]!r}, must be numbers or dates like 2024-12-31"
-            ) from error
+    dates = partial(pd.to_datetime, format="ISO8601", utc=True)
+    for read in (pd.to_numeric, dates, pd.to_timedelta):
+        with suppress(TypeError, ValueError):
+            moments = pd.Series(read(column))
+            break
+    else:
+        raise InputError(
+            f"{name}, such as {column.iloc[0]!r}, must be numbers or dates like 2024-12-31"
+        )
+    if moments.isna().any():
+        raise InputError(f"{name} has missing values: give one for every row")
     return moments.rank(method="dense").to_numpy().astype(np.int64) - 1
 
 
@@ -356,9 +378,13 @@ def as_labels(values: object, name: str, n: int) -> npt.NDArray[np.generic]:
         >>> as_labels(["a", "b"], "groups", 2)
         array(['a', 'b'], dtype='<U1')
     """
+    refuse_collections(values, name)
     labels = np.asarray(values)
     if labels.shape != (n,):
         raise ShapeError(f"{name} has shape {labels.shape}, but there are {n} rows")
-    if not {"None", "nan", "NaT", "<NA>"}.isdisjoint(map(str, labels.tolist())):
+    # An array of texts has made text of what is missing in a list.
+    single = list(values) if isinstance(values, list | tuple) else labels.tolist()
+    missing = {str(value) for value in single if not isinstance(value, str)}
+    if not {"None", "nan", "NaT", "<NA>"}.isdisjoint(missing):
         raise InputError(f"{name} has missing values: give one for every row")
     return labels

@@ -9,7 +9,7 @@ from torch.distributions import Distribution
 from prerank.calibration.curves import level_counts
 from prerank.distributions.noise import Noise, as_noise
 from prerank.errors import ShapeError
-from prerank.inputs import as_count, as_positive, check_distribution
+from prerank.inputs import as_count, as_positive, check_distribution, refuse_collections
 from prerank.moved import forward
 from prerank.pits.published import published_pit
 from prerank.pits.smooth import SmoothPIT, smooth_pits
@@ -159,6 +159,7 @@ class CalibrationPenalty(nn.Module):
         """Penalty of the rows that were counted, moved by a shift `(..., J, levels)`."""
         frequencies = tally.frequencies
         if shift is not None:
+            refuse_collections(shift, "shift")
             if shift.shape[-2:] != frequencies.shape[-2:]:
                 raise ShapeError(
                     f"shift has shape {tuple(shift.shape)}, but the penalty counts "

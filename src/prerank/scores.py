@@ -1,6 +1,12 @@
-"""Proper scores of multivariate predictions; smaller is better."""
+"""Proper scores of multivariate predictions; smaller is better.
+
+Arrays of xarray are matched by their coordinates, and their scores have the coordinates of the
+rows.
+"""
 
 import math
+from collections.abc import Hashable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +18,17 @@ from torch.distributions import (
     Normal,
 )
 
+from prerank.adapters.dimension_matching import Names
+from prerank.adapters.named_arguments import NamedCall, accepts_names, in_blocks
 from prerank.distributions import Draws, GaussianMixture, draw
 from prerank.distributions.densities import log_density
+from prerank.distributions.magnitudes import (
+    check_resolution,
+    row_factors,
+    sample_spans,
+    spans,
+    within_bounds,
+)
 from prerank.distributions.noise import Noise
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import (
@@ -25,12 +40,15 @@ from prerank.inputs import (
     check_same_device,
     full_precision,
 )
+from prerank.numerics import join, row_blocks
 from prerank.numerics.matrices import pair_distances, row_norms
+from prerank.numerics.sorting import line_order, sort_lines_
 
 __all__ = ["crps", "energy_score", "nll", "variogram_score"]
 
 _CHUNK_BYTES = 2**24  # of one pairwise term at a time
 _ESTIMATORS = ("fair", "nrg")
+_FAR = 1e6  # standard deviations, beyond which a normal density is 0 in all precisions
 
 
 @full_precision()
@@ -43,9 +61,18 @@ def nll(dist: Distribution, y: object) -> Tensor:
         tensor([1.8379])
     """
     check_distribution(dist)
-    return -log_density(dist, check_observations(dist, y))
+    observed = check_observations(dist, y)
+    moved, factor = within_bounds(dist, observed)
+    if factor is None:
+        return -log_density(dist, observed)
+    return -log_density(moved, factor * observed) - observed.shape[-1] * factor.log().squeeze(-1)
 
 
+def _named_energy_scores(call: NamedCall[Tensor]) -> Any:
+    return call.forecast.over_rows(in_blocks(call), "energy_score", unit=True)
+
+
+@accepts_names(_named_energy_scores)
 @full_precision()
 def energy_score(
     dist: Distribution,
@@ -54,6 +81,9 @@ def energy_score(
     estimator: str = "fair",
     n_samples: int = 100,
     generator: Noise | int = None,
+    member: Hashable | None = None,
+    target: Names | None = None,
+    rows: Names | None = None,
 ) -> Tensor:
     r"""Energy score of each row, from samples.
 
@@ -70,6 +100,10 @@ def energy_score(
         estimator: `"fair"` or `"nrg"`.
         n_samples: draws per row; an `Ensemble` uses its members.
         generator: source of the draws.
+        member: the dimension of the members, where `dist` and `y` are of xarray
+            (`prerank.adapters.named_forecast`).
+        target: the dimensions that form one event, likewise.
+        rows: the other dimensions, likewise.
 
     Returns:
         `(*batch_shape,)`, one value per row, differentiable where `dist` has `rsample` or is an
@@ -83,6 +117,9 @@ def energy_score(
     """
     _check_estimator(estimator)
     observed, draws = _score_inputs(dist, y, n_samples, generator)
+    factor = row_factors(sample_spans(draws.points), observed)
+    if factor is not None:  # distances of very large and very small numbers have no squares
+        observed, draws = factor * observed, Draws(factor * draws.points, draws.weights)
     size, batch, dim = draws.points.shape[0], observed.shape[:-1], observed.shape[-1]
     points = draws.points.reshape(size, -1, dim).movedim(0, 1)  # (rows, S, D)
     at = observed.reshape(-1, 1, dim)
@@ -92,19 +129,22 @@ def energy_score(
     blocks = zip(points.split(rows), at.split(rows), mass.split(rows), strict=True)
     parts = [_distances(*block) for block in blocks]
     first, second = (torch.cat(values).reshape(batch) for values in zip(*parts, strict=True))
-    return first - 0.5 * second / _pair_mass(estimator, share)
+    score = first - 0.5 * second / _pair_mass(estimator, share)
+    return score if factor is None else score / factor.squeeze(-1)
 
 
 def _distances(points: Tensor, at: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
     """Weighted mean distance of points `(rows, S, D)` to `at`, and weighted sum over pairs."""
-    # Contiguous once, and in units in which no square overflows.
-    unit = _unit(torch.maximum(points.abs().amax((1, 2)), at.abs().amax((1, 2))))
-    points, at = points / unit[:, None, None], at / unit[:, None, None]
     error = torch.linalg.vector_norm(points - at, dim=-1)
     pairs = (pair_distances(points, points) @ mass.unsqueeze(-1)).squeeze(-1)
-    return unit * (mass * error).sum(-1), unit * (mass * pairs).sum(-1)
+    return (mass * error).sum(-1), (mass * pairs).sum(-1)
 
 
+def _named_variogram_scores(call: NamedCall[Tensor]) -> Any:
+    return call.forecast.over_rows(in_blocks(call), "variogram_score")
+
+
+@accepts_names(_named_variogram_scores)
 @full_precision()
 def variogram_score(
     dist: Distribution,
@@ -114,6 +154,9 @@ def variogram_score(
     weights: object = None,
     n_samples: int = 100,
     generator: Noise | int = None,
+    member: Hashable | None = None,
+    target: Names | None = None,
+    rows: Names | None = None,
 ) -> Tensor:
     r"""Variogram score of each row (Scheuerer and Hamill, 2015).
 
@@ -126,6 +169,10 @@ def variogram_score(
         weights: `(D, D)`, non-negative; ones by default.
         n_samples: draws per row; an `Ensemble` uses its members.
         generator: source of the draws.
+        member: the dimension of the members, where `dist` and `y` are of xarray
+            (`prerank.adapters.named_forecast`).
+        target: the dimensions that form one event, likewise.
+        rows: the other dimensions, likewise.
 
     Returns:
         `(*batch_shape,)`. The sum runs over ordered pairs, as in scoringrules. The mean over
@@ -157,6 +204,11 @@ def variogram_score(
     return score
 
 
+def _named_crps(call: NamedCall[Tensor]) -> Any:
+    return call.forecast.over_events(in_blocks(call), "crps")
+
+
+@accepts_names(_named_crps)
 @full_precision()
 def crps(
     dist: Distribution,
@@ -165,12 +217,15 @@ def crps(
     estimator: str = "fair",
     n_samples: int = 100,
     generator: Noise | int = None,
+    member: Hashable | None = None,
+    target: Names | None = None,
+    rows: Names | None = None,
 ) -> Tensor:
     r"""Continuous ranked probability score of each target.
 
     .. math:: \mathrm{CRPS}(F, y) = E|Y - y| - \tfrac12 E|Y - Y'|.
 
-    Exact for Gaussian mixtures and normals, by sorting for samples.
+    Exact for Gaussian mixtures and normals. For samples the time grows with S log S, by sorting.
 
     Args:
         dist: `batch_shape (..., N)`, `event_shape (D,)`.
@@ -178,6 +233,10 @@ def crps(
         estimator: `"fair"` or `"nrg"`, for samples.
         n_samples: draws per row where there is no closed form.
         generator: source of the draws.
+        member: the dimension of the members, where `dist` and `y` are of xarray
+            (`prerank.adapters.named_forecast`).
+        target: the dimensions that form one event, likewise.
+        rows: the other dimensions, likewise.
 
     Returns:
         `(*batch_shape, D)`.
@@ -186,16 +245,40 @@ def crps(
     _check_estimator(estimator)
     margins = _gaussian_margins(dist)
     if margins is not None:
-        return _crps_mixture(check_observations(dist, y), *margins)
+        at = check_observations(dist, y)
+        if (found := spans(dist)) is not None:
+            check_resolution(found, at)
+        return _crps_mixture(at, *margins)
     observed, draws = _score_inputs(dist, y, n_samples, generator)
-    share = _shares(draws).unsqueeze(-1)
-    first = (share * (draws.points - observed).abs()).sum(0)
-    # Centred at the observation: far from 0 the sum below would cancel.
-    ordered, index = (draws.points - observed).sort(0)
-    mass = share.expand_as(draws.points).gather(0, index)
-    centred = 2 * mass.cumsum(0) - mass - 1
-    second = 2 * (mass * ordered * centred).sum(0)
-    return first - 0.5 * second / _pair_mass(estimator, share)
+    share = _shares(draws)
+    size, at = draws.points.shape[0], observed.reshape(-1)
+    points = draws.points.reshape(size, -1)
+    if draws.weights is None:
+        mass = share.reshape(size, 1).expand_as(points)
+    else:
+        mass = share.unsqueeze(-1).expand_as(draws.points).reshape(size, -1)
+    blocks = row_blocks(len(at), size, at)
+    parts = [_line_distances(points[:, b], at[b], mass[:, b]) for b in blocks]
+    first, second = (join(list(part)).reshape(observed.shape) for part in zip(*parts, strict=True))
+    pairs = _pair_mass(estimator, share)
+    return first - 0.5 * second / (pairs if isinstance(pairs, float) else pairs.unsqueeze(-1))
+
+
+def _line_distances(points: Tensor, at: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Mean distance of points `(S, n)` to `at`, and mean over pairs, by sorting.
+
+    .. math:: \sum_s w_s |x_s - y|, \qquad \sum_{s,t} w_s w_t |x_s - x_t|
+              = 2 \sum_s w_{(s)} (x_{(s)} - y) \Big( 2 \sum_{t \le s} w_{(t)} - w_{(s)} - 1 \Big).
+    """
+    centred = points - at  # far from 0 the second sum would cancel
+    lines = centred.mT.clone(memory_format=torch.contiguous_format)
+    if mass.stride(1) or lines.requires_grad:
+        order = line_order(lines).mT
+        ordered, share = centred.gather(0, order), mass.gather(0, order)
+    else:  # all weigh the same
+        ordered, share = sort_lines_(lines).mT.contiguous(), mass[:, :1]
+    signed = 2 * share.cumsum(0) - share - 1
+    return (mass * centred.abs()).sum(0), 2 * (share * ordered * signed).sum(0)
 
 
 def _score_inputs(
@@ -205,7 +288,9 @@ def _score_inputs(
     observed = check_observations(dist, y)
     draws = draw(dist, n_samples, generator=generator, gradient=True)
     check_same_device(draws.points, observed, ("dist", "y"))
-    return observed.to(draws.points.dtype), draws
+    observed = observed.to(draws.points.dtype)
+    check_resolution(spans(dist) or sample_spans(draws.points), observed)
+    return observed, draws
 
 
 def _shares(draws: Draws) -> Tensor:
@@ -232,11 +317,6 @@ def _pair_mass(estimator: str, share: Tensor) -> Tensor | float:
             "estimator='nrg'"
         )
     return mass
-
-
-def _unit(largest: Tensor) -> Tensor:
-    """Divisor for values up to the largest: 1, or more where their squares would overflow."""
-    return (largest.detach() / torch.finfo(largest.dtype).max ** (7 / 16)).clamp_min(1)
 
 
 def _differences(points: Tensor, pair: Tensor, p: float) -> Tensor:
@@ -271,6 +351,6 @@ def _crps_mixture(observed: Tensor, probs: Tensor, loc: Tensor, scale: Tensor) -
 
 def _mean_distance(mean: Tensor, scale: Tensor) -> Tensor:
     """E|X| for X normal."""
-    z = mean / scale
+    z = (mean / scale).clamp(-_FAR, _FAR)  # whose square is a number
     density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
     return 2 * scale * density + mean * (2 * torch.special.ndtr(z) - 1)

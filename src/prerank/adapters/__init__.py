@@ -12,8 +12,11 @@ Each function returns a `torch.distributions.Distribution` with `batch_shape (N,
 The libraries are imported when a function needs them, not with this package.
 """
 
-from prerank.adapters.labels import Labelled, from_arrays, from_pandas, from_xarray
+from prerank.adapters.dimension_matching import from_xarray, named_forecast, named_samples
+from prerank.adapters.fields import Field
+from prerank.adapters.labels import Labelled, from_arrays, from_pandas
 from prerank.adapters.mixtures import Mixture, mixture
+from prerank.adapters.named_forecasts import NamedForecast
 from prerank.adapters.networks import deep_ensemble, from_zuko, mc_dropout
 from prerank.adapters.ngboost import from_ngboost
 from prerank.adapters.products import Product, product
@@ -22,8 +25,10 @@ from prerank.adapters.skpro import from_skpro
 
 __all__ = [
     "AmortisedPosterior",
+    "Field",
     "Labelled",
     "Mixture",
+    "NamedForecast",
     "Product",
     "deep_ensemble",
     "from_arrays",
@@ -35,5 +40,7 @@ __all__ = [
     "from_zuko",
     "mc_dropout",
     "mixture",
+    "named_forecast",
+    "named_samples",
     "product",
 ]

@@ -1,15 +1,15 @@
-"""Samples with named axes: arrays, pandas and xarray."""
+"""Samples with named axes: arrays and pandas."""
 
-from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from torch.distributions import Distribution
 
+from prerank.coordinates import label_texts, quoted
 from prerank.distributions import Ensemble
-from prerank.errors import InputError, InputTypeError, ShapeError
-from prerank.extras import library, needed_by
+from prerank.errors import InputError, InputTypeError
+from prerank.extras import needed_by
 from prerank.inputs import as_tensor, wrong_type
 from prerank.numerics import order_lines
 
@@ -22,7 +22,6 @@ __all__ = [
     "check_frame",
     "from_arrays",
     "from_pandas",
-    "from_xarray",
     "same_labels",
 ]
 
@@ -95,101 +94,18 @@ def from_pandas(samples: "pd.DataFrame", y: "pd.DataFrame", *, sample: str = "sa
     levels: list[Any] = list(samples.index.names)
     rows: list[Any] = list(y.index.names)
     if sample not in levels:
-        raise InputError(f"samples has no index level {sample!r}; there are {_listed(levels)}")
+        raise InputError(f"samples has no index level {sample!r}; there are {quoted(levels)}")
     others = [level for level in levels if level != sample]
     if set(others) != set(rows) or not len(others) == len(rows) == len(set(rows)):
         raise InputError(
-            f"samples has the index levels {_listed(others)} beside {sample!r}, and y has "
-            f"{_listed(rows)}: name them alike, and each by a name of its own"
+            f"samples has the index levels {quoted(others)} beside {sample!r}, and y has "
+            f"{quoted(rows)}: name them alike, and each by a name of its own"
         )
     same_labels("columns", samples.columns, y.columns)
     order = [levels.index(level) for level in (sample, *rows)]
     lines: Any = samples[list(y.columns)].reorder_levels(order)
     same_labels("rows", lines.index.droplevel(0).unique(), y.index)
     return Labelled(Ensemble(by_label(lines, "samples", y.index)), y)
-
-
-@needed_by("from_xarray")
-def from_xarray(
-    samples: Any, y: Any, *, sample: str = "sample", target: str = "target"
-) -> Labelled:
-    """Samples and observations with named dimensions, matched by their coordinates.
-
-    All dimensions but those of samples and targets are rows, in the order of `samples`, the last
-    one running fastest. In a Dataset the variables are the targets; a DataArray without a dimension
-    `target` has one. The rows come back as an index, so that what was found for each row returns
-    to its place with `pandas.DataFrame(found, index=y.index).to_xarray()`.
-
-    Args:
-        samples: DataArray or Dataset with a dimension `sample`.
-        y: DataArray or Dataset with the same dimensions but for `sample`.
-        sample: name of the dimension that numbers the samples.
-        target: name of the dimension of the targets.
-
-    Example:
-        >>> import prerank, xarray as xr
-        >>> rng = np.random.default_rng(0)
-        >>> names = {"station": ["a", "b"], "target": ["wind", "rain"]}
-        >>> forecast = xr.DataArray(
-        ...     rng.normal(size=(30, 50, 2, 2)), dims=["member", "time", *names], coords=names
-        ... )
-        >>> observed = xr.DataArray(
-        ...     rng.normal(size=(50, 2, 2)), dims=["time", *names], coords=names
-        ... )
-        >>> dist, y = from_xarray(forecast, observed, sample="member")
-        >>> dist.batch_shape, list(y.columns), list(y.index.names)
-        (torch.Size([100]), ['wind', 'rain'], ['time', 'station'])
-        >>> table = prerank.diagnose(dist, y, generator=0).table
-    """
-    import pandas as pd
-
-    xr = library("xarray", "from_xarray")
-    members, observed = (
-        _one_array(value, name, target, xr) for value, name in ((samples, "samples"), (y, "y"))
-    )
-    if sample not in members.dims:
-        raise InputError(f"samples has no dimension {sample!r}; there are {_listed(members.dims)}")
-    rows = [dim for dim in members.dims if dim not in (sample, target)]
-    if set(observed.dims) != {*rows, target}:
-        raise InputError(
-            f"y has the dimensions {_listed(observed.dims)}, but should have "
-            f"{_listed([*rows, target])}: those of samples without {sample!r}"
-        )
-    if not rows:
-        raise ShapeError(
-            f"samples has the dimensions {_listed(members.dims)}: none is left for rows"
-        )
-    for dim in (*rows, target):
-        if (dim in members.indexes) != (dim in observed.indexes):
-            with_labels = "samples" if dim in members.indexes else "y"
-            raise InputError(
-                f"dimension {dim!r} has labels in {with_labels} only: give them to both, or drop "
-                f"them with {with_labels}.drop_vars({str(dim)!r}) if the order is the same"
-            )
-        ours, theirs = members.get_index(dim), observed.get_index(dim)
-        same_labels(f"dimension {dim!r}", ours, theirs)
-        observed = observed.isel({dim: theirs.get_indexer(ours)})
-    values = members.transpose(sample, *rows, target).to_numpy()
-    size = (members.sizes[sample], -1, members.sizes[target])
-    indexes = [members.get_index(dim) for dim in rows]
-    index = indexes[0] if len(rows) == 1 else pd.MultiIndex.from_product(indexes, names=rows)
-    table = pd.DataFrame(
-        observed.transpose(*rows, target).to_numpy().reshape(size[1:]),
-        index=index,
-        columns=pd.Index([str(label) for label in members.get_index(target)]),
-    )
-    return Labelled(Ensemble(values.reshape(size)), table)
-
-
-def _one_array(value: Any, name: str, target: str, xr: Any) -> Any:
-    """A DataArray with a dimension for the targets."""
-    if isinstance(value, xr.Dataset):
-        return value.to_dataarray(dim=target)
-    if not isinstance(value, xr.DataArray):
-        raise wrong_type(name, value, "an xarray.DataArray or xarray.Dataset")
-    if target in value.dims:
-        return value
-    return value.expand_dims({target: ["y0" if value.name is None else str(value.name)]})
 
 
 def by_label(lines: Any, name: str, rows: Any) -> npt.NDArray[Any]:
@@ -235,14 +151,23 @@ def same_labels(what: str, ours: Any, theirs: Any, source: str = "samples") -> N
     for index, where in ((ours, source), (theirs, "y")):
         if index.has_duplicates:
             raise InputError(f"{what} of {where} has duplicates: each label must occur once")
-    only_ours, only_theirs = ours.difference(theirs), theirs.difference(ours)
+    only_ours, only_theirs = (
+        ours.difference(theirs, sort=False),
+        theirs.difference(ours, sort=False),
+    )
     if len(only_ours) or len(only_theirs):
         raise InputError(
-            f"{what} of {source} and y differ: {len(only_ours)} labels are only in {source} "
-            f"({_listed(only_ours[:3]) or 'none'}), {len(only_theirs)} only in y "
-            f"({_listed(only_theirs[:3]) or 'none'}); select the common ones"
+            f"{what} of {source} and y differ: {len(only_ours)} of {len(ours)} labels are only in "
+            f"{source} ({_shown(only_ours)}), {len(only_theirs)} of {len(theirs)} only in y "
+            f"({_shown(only_theirs)}); select the common ones"
         )
 
 
-def _listed(names: Sequence[Hashable]) -> str:
-    return ", ".join(repr(name) for name in names)
+def _shown(labels: Any, most: int = 3) -> str:
+    """Some labels: text in quotes, so that '6' is not 6."""
+    first = labels[:most]
+    texts = [
+        repr(label) if isinstance(label, str | tuple) else text
+        for label, text in zip(first, label_texts(first), strict=True)
+    ]
+    return ", ".join([*texts, "..."] if len(labels) > most else texts) or "none"

@@ -1,7 +1,7 @@
 """Inputs cut into bins: the places among which a search for regions looks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from prerank.errors import InputError, InputTypeError, ShapeError
-from prerank.inputs import column_labels, refuse_dataset, repeated
+from prerank.inputs import column_labels, refuse_collections, repeated
 
 __all__ = ["Axis", "Condition", "InputColumn", "input_columns"]
 
@@ -25,7 +25,7 @@ class Condition:
     Attributes:
         name: of the input.
         low: lower bound, or None.
-        high: upper bound, or None.
+        high: upper bound, or None; without both, all numbers belong to it.
         level: the text, or that the value is missing; None for numbers.
 
     Example:
@@ -33,6 +33,8 @@ class Condition:
         ('humidity above 80', 'station is Bonn')
         >>> str(Condition("month", 6.0, 8.0)), str(Condition("rain", level="missing"))
         ('month between 6 and 8', 'rain is missing')
+        >>> str(Condition("rain"))
+        'rain is not missing'
     """
 
     name: str
@@ -40,11 +42,18 @@ class Condition:
     high: float | None = None
     level: str | None = None
 
+    @property
+    def is_rest(self) -> bool:
+        """Whether it is that of the least frequent levels, taken together."""
+        return self.level == _OTHERS
+
     def __str__(self) -> str:
         """In words."""
         if self.level is not None:
-            verb = "is one of the" if self.level == _OTHERS else "is"
+            verb = "is one of the" if self.is_rest else "is"
             return f"{self.name} {verb} {self.level}"
+        if self.low is None and self.high is None:
+            return f"{self.name} is not missing"
         if self.low is None:
             return f"{self.name} below {self.high:.4g}"
         if self.high is None:
@@ -88,16 +97,13 @@ class Axis:
         name, numbers = self.column.name, len(self.lows)
         if start >= numbers:
             return Condition(name, level=self.column.levels[start - numbers])
-        if self.column.few_values:
-            first, last = float(self.lows[start]), float(self.highs[stop - 1])
-            if start == stop - 1:
-                return Condition(name, first, last)
-            low, high = (None if start == 0 else first), (None if stop == numbers else last)
-            if low is not None and high is not None:
-                return Condition(name, low, high)
-        middle = (self.highs[:-1] + self.lows[1:]) / 2
-        low = None if start == 0 else float(middle[start - 1])
-        high = None if stop == numbers else float(middle[stop - 1])
+        values = self.column.values  # of all rows, also where the axis has some of them
+        first, last = float(self.lows[start]), float(self.highs[stop - 1])
+        below, above = values[values < first], values[values > last]
+        if self.column.few_values and (start == stop - 1 or (len(below) and len(above))):
+            return Condition(name, first, last)
+        low = (float(below[-1]) + first) / 2 if len(below) else None
+        high = (last + float(above[0])) / 2 if len(above) else None
         return Condition(name, low, high)
 
 
@@ -132,14 +138,26 @@ class InputColumn:
         """Whether all rows are alike, so that there is nothing to search."""
         return len(self.values) + len(self.levels) < 2
 
+    def suits(self, condition: Condition) -> bool:
+        """Whether a condition is on what this input holds: numbers, or texts."""
+        texts = bool(set(self.levels) - {_MISSING})
+        if condition.level is not None:
+            return condition.level == _MISSING or not len(self.values)
+        return not texts
+
     def meets(self, condition: Condition) -> npt.NDArray[np.bool_]:
         """Which rows a condition holds for, `(N,)`."""
         if condition.level is not None:
-            return self.members == self.levels.index(condition.level)
+            known = condition.level in self.levels
+            return self.members == (self.levels.index(condition.level) if known else -2)
         low = -np.inf if condition.low is None else condition.low
         high = np.inf if condition.high is None else condition.high
         met: npt.NDArray[np.bool_] = (self.numbers >= low) & (self.numbers <= high)
         return met
+
+    def of_rows(self, rows: npt.NDArray[np.int64]) -> "InputColumn":
+        """Some of the rows, by their numbers."""
+        return replace(self, numbers=self.numbers[rows], members=self.members[rows])
 
     def cut(self, bins: int, rows: npt.NDArray[np.int64] | None = None) -> Axis:
         """Put the numbers into bins of about equal size, equal ones together.
@@ -177,7 +195,9 @@ class InputColumn:
         return Axis(self, codes, ranges, lows, upper)
 
 
-def input_columns(X: Any, names: Sequence[str] | None, n: int) -> tuple[InputColumn, ...]:
+def input_columns(
+    X: Any, names: Sequence[str] | None, n: int, *, all_levels: bool = False
+) -> tuple[InputColumn, ...]:
     """Read the inputs of n rows: an array, a tensor or a table, `(N, p)`.
 
     Numbers and truth values have an order; texts and categories of a table are levels. A missing
@@ -187,8 +207,9 @@ def input_columns(X: Any, names: Sequence[str] | None, n: int) -> tuple[InputCol
         X: the inputs; `(N,)` will do for a single one.
         names: of the inputs; those of the table by default, else x0, x1, ...
         n: number of rows.
+        all_levels: keep even the least frequent ones.
     """
-    refuse_dataset(X, "X")
+    refuse_collections(X, "X")
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
     labels = column_labels(X)
@@ -211,10 +232,11 @@ def input_columns(X: Any, names: Sequence[str] | None, n: int) -> tuple[InputCol
     if again := repeated(names):
         raise InputError(f"X has several inputs named {', '.join(again)}: give each its own name")
     columns = [X.iloc[:, j] if array is None else array[:, j] for j in range(shape[1])]
-    return tuple(_column(name, values) for name, values in zip(names, columns, strict=True))
+    most = n + 1 if all_levels else _MOST_LEVELS
+    return tuple(_column(name, part, most) for name, part in zip(names, columns, strict=True))
 
 
-def _column(name: str, values: Any) -> InputColumn:
+def _column(name: str, values: Any, most: int) -> InputColumn:
     kind = getattr(values.dtype, "kind", "O")
     if kind in "mM":
         raise InputTypeError(
@@ -231,7 +253,7 @@ def _column(name: str, values: Any) -> InputColumn:
     present = [value for value, gone in pairs if not gone]
     if not hasattr(values.dtype, "categories") and all(_is_number(value) for value in present):
         return _of_numbers(name, np.array([np.nan if gone else float(v) for v, gone in pairs]))
-    return _of_texts(name, [_MISSING if gone else str(value) for value, gone in pairs])
+    return _of_texts(name, [_MISSING if gone else str(value) for value, gone in pairs], most)
 
 
 def _of_numbers(name: str, numbers: npt.NDArray[np.float64]) -> InputColumn:
@@ -245,14 +267,14 @@ def _of_numbers(name: str, numbers: npt.NDArray[np.float64]) -> InputColumn:
     return InputColumn(name, numbers, levels, np.where(missing, 0, -1))
 
 
-def _of_texts(name: str, texts: Sequence[str]) -> InputColumn:
+def _of_texts(name: str, texts: Sequence[str], most: int) -> InputColumn:
     levels, members, counts = np.unique(texts, return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     names = [str(level) for level in levels[order]]
-    if len(names) > _MOST_LEVELS:
-        names = [*names[: _MOST_LEVELS - 1], _OTHERS]
+    if len(names) > most:
+        names = [*names[: most - 1], _OTHERS]
     members = np.minimum(place[members], len(names) - 1)
     return InputColumn(name, np.full(len(texts), np.nan), tuple(names), members)
 

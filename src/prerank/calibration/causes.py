@@ -1,17 +1,42 @@
 """What lies behind failing pre-ranks: wrong targets, a fault that they share, wrong dependence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from prerank.calibration.dependence import NAMED_DEPENDENCE, Dependence, dependence_given_margins
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from prerank.calibration.dependence import Dependence, dependence_given_margins
+from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.evidence import ALL, Finding, pits_of_model
+from prerank.calibration.nulls import holm
+from prerank.calibration.sample_places import places_hold, sample_places
 from prerank.defaults import SIGNIFICANCE
 from prerank.pits import ProjectedPIT
 from prerank.pits.ranks import WEIGHTED
 
-__all__ = ["Causes", "causes_of"]
+__all__ = ["MARGINAL", "NAMED_ALONE", "Causes", "causes_of"]
 
-_MARGINAL = "marginal"
+MARGINAL = "marginal"
+"""The pre-rank whose components are the targets."""
+
+NAMED_MARGINS = 0.01
+"""P-values of targets, corrected over them, and of what they share, below it name them."""
+
+NAMED_DEPENDENCE = 0.005
+"""P-values of the dependence below it name it, whatever else is wrong."""
+
+NAMED_ALONE = SIGNIFICANCE / 3
+"""The smallest of the three p-values below it names its cause where none of them is that clear."""
+
+
+_TIED = 0.05
+"""Shares of samples that tie with the observation above it are many."""
+
+_FEW = 10
+"""Fewer samples than these do not show where an observation outside of them lies."""
 
 
 @dataclass(frozen=True)
@@ -22,18 +47,22 @@ class Causes:
         targets: kinds of the fault of each target that stands out, by its name.
         shared: kinds of the fault that the other targets share.
         names: of all targets.
-        dependence: the test of the dependence given the margins; None for a single target.
+        dependence: the test of the dependence given the margins; None for a single target, and for
+            few or tied samples with wrong margins, which hide too much of it, or margins that are
+            far off.
+        level: p-values of the dependence below it name it.
     """
 
     targets: dict[str, tuple[str, ...]]
     shared: tuple[str, ...]
     names: tuple[str, ...]
     dependence: Dependence | None
+    level: float = NAMED_DEPENDENCE
 
     @property
     def dependent(self) -> Dependence | None:
         """The dependence, where it is wrong."""
-        if self.dependence is None or self.dependence.p_value >= NAMED_DEPENDENCE:
+        if self.dependence is None or self.dependence.p_value >= self.level:
             return None
         return self.dependence
 
@@ -44,66 +73,122 @@ def causes_of(
     targets: Sequence[str],
     *,
     seed: int = 0,
+    rows: DependentRows | None = None,
+    pools: Callable[[], ProjectedPIT] | None = None,
 ) -> dict[int, Causes]:
     """Look for causes where a pre-rank fails; calibrated forecasts cost nothing.
 
-    Targets are named by their own p-values, corrected over them (below .015). What the others share
-    is tested over the rows (below .005), and the dependence given the margins (below .02): so of
-    targets that are right one is named in at most 2 % of cases, and a dependence that is right in
-    at most 2 %.
+    Targets are named by their own p-values, corrected over them (below .01), and what they share by
+    a test over the rows (below .01), the dependence given the margins below .005. So beside a fault
+    one that is not there is named in at most 2.5 % of cases. Where nothing is named, though a
+    pre-rank fails, the smallest of the three p-values names its cause if it is below .05 / 3.
 
     Args:
         findings: of all pre-ranks.
         results: PITs of the same pre-ranks, with those of their pools.
         targets: names of the targets.
         seed: of the replicates.
+        rows: which of them depend on each other; none by default.
+        pools: makes the PITs of those rows, with those of their pools, by which the dependence of
+            the targets is tested; all of `results` by default.
 
     Returns:
         Causes by the number of the predictor. Those without a failure, with weighted samples or
         without the pre-rank `marginal` have none.
     """
     failing = {row.model for row in findings if row.component == ALL and row.p_holm < SIGNIFICANCE}
-    margins = [one for one in results if one.prerank.label == _MARGINAL and one.method != WEIGHTED]
+    margins = [one for one in results if one.prerank.label == MARGINAL and one.method != WEIGHTED]
     if not margins:
         return {}
     causes = {}
     for model in sorted(failing):
         own = pits_of_model(margins[0], model)
-        rows = [row for row in findings if row.prerank == _MARGINAL and row.model == model]
-        p_values = [row.p_value for row in rows[1:] or rows]
-        causes[model] = _causes(own, p_values, targets, seed)
+        found = [row for row in findings if row.prerank == MARGINAL and row.model == model]
+        p_values = [row.p_value for row in found[1:] or found]
+        sample = own if pools is None else pools()
+        causes[model] = _causes(own.z, sample, p_values, targets, seed, rows)
     return causes
 
 
 def _causes(
-    result: ProjectedPIT, p_values: Sequence[float], targets: Sequence[str], seed: int
+    z: Tensor,
+    sample: ProjectedPIT,
+    p_values: Sequence[float],
+    targets: Sequence[str],
+    seed: int,
+    rows: DependentRows | None,
 ) -> Causes:
+    pool, values = sample.null_pits, sample.targets
+    # Ranks among S samples say nothing about the tails beyond them.
+    resolution = 1 / (1 + len(pool)) if pool is not None and sample.method == "ranks" else 0.0
+    fragile = float(sample.ties.max()) > _TIED or (resolution > 0 and 1 / resolution <= _FEW)
+    dependence = None
+    if pool is not None:
+        own, others, ranked = sample.z, pool, resolution
+        if values is not None and not fragile:
+            places = sample_places(values[0], values[1:])
+            fragile = not places_hold(*places, len(values) - 1)
+            if not fragile:
+                (own, others), ranked = places, 0.0
+        dependence = dependence_given_margins(
+            own,
+            others,
+            resolution=ranked,
+            independent=others is pool,
+            n_null=749 if rows is None else 199,  # for means and units only
+            generator=seed,
+            rows=rows,
+        )
+    margins = z.double().cpu().numpy()
+    return named_causes(margins, p_values, targets, dependence, resolution, rows, fragile=fragile)
+
+
+def named_causes(
+    z: npt.NDArray[np.float64],
+    p_values: Sequence[float],
+    targets: Sequence[str],
+    dependence: Dependence | None = None,
+    resolution: float = 0.0,
+    rows: DependentRows | None = None,
+    *,
+    fragile: bool = False,
+) -> Causes:
+    """Name causes by their p-values.
+
+    Args:
+        z: PITs `(N, D)` of the targets.
+        p_values: of each target by itself.
+        targets: their names.
+        dependence: the test of the dependence; None for a single target.
+        resolution: of the PITs, see `prerank.calibration.margins.deviation_kinds`.
+        rows: which of them depend on each other; none by default.
+        fragile: whether the test of the dependence holds only where the margins are right.
+    """
     from prerank.calibration.margins import (  # needs scipy, which takes long to import
-        NAMED_SHARED,
         deviation_kinds,
         shared_p_value,
         wrong_targets,
     )
 
-    z = result.z.double().cpu().numpy().clip(1e-12, 1 - 1e-12)
-    pool = result.null_pits
-    # Ranks among S samples say nothing about the tails beyond them.
-    resolution = 1 / (1 + len(pool)) if pool is not None and result.method == "ranks" else 0.0
-    wrong = wrong_targets(p_values)
-
-    def common(columns: Sequence[int]) -> tuple[str, ...]:
-        if len(columns) < 2 or shared_p_value(z[:, columns]) >= NAMED_SHARED:
-            return ()
-        return deviation_kinds(z[:, columns], resolution=resolution)
-
-    every = common(range(z.shape[1]))
-    kinds = {
-        targets[j]: deviation_kinds(z[:, j], resolution=resolution, of=len(wrong), like=every)
-        for j in wrong
-    }
-    others = [j for j in range(z.shape[1]) if j not in wrong]
-    shared = common(others) if wrong else every
-    dependence = None
-    if pool is not None:
-        dependence = dependence_given_margins(result.z, pool, resolution=resolution, generator=seed)
-    return Causes(kinds, shared, tuple(targets), dependence)
+    z = z.clip(1e-12, 1 - 1e-12)
+    smallest = min(holm(p_values))
+    shared = shared_p_value(z, rows) if len(targets) > 1 else 1.0
+    if fragile and min(smallest, shared) < SIGNIFICANCE:
+        dependence = None
+    other = 1.0 if dependence is None else dependence.p_value
+    margins, joint = NAMED_MARGINS, NAMED_DEPENDENCE
+    if min(smallest, shared) >= margins and other >= joint:
+        least = min(smallest, shared, other)
+        margins, joint = (NAMED_ALONE, 0.0) if least < other else (0.0, NAMED_ALONE)
+    wrong = wrong_targets(p_values, margins)
+    others = [j for j in range(len(targets)) if j not in wrong]
+    if wrong:
+        shared = shared_p_value(z[:, others], rows) if len(others) > 1 else 1.0
+    like: tuple[str, ...] = ()
+    if shared < margins:
+        like = deviation_kinds(z[:, others], resolution=resolution, rows=rows)
+    described = partial(
+        deviation_kinds, resolution=resolution, of=len(targets), like=like, rows=rows
+    )
+    kinds = {targets[j]: described(z[:, j]) for j in wrong}
+    return Causes(kinds, like, tuple(targets), dependence, joint)

@@ -3,13 +3,17 @@
 import functools
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from prerank.defaults import LEVELS
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_count, as_tensor, check_finite
 from prerank.numerics import QuickFunction, join, row_blocks
+from prerank.numerics.buckets import Buckets
+from prerank.numerics.kernels import numba_kernels
 
 __all__ = ["PITHistogram", "ReliabilityCurve", "level_counts", "pit_histogram", "reliability_curve"]
 
@@ -101,8 +105,12 @@ def level_grid(levels: int) -> Tensor:
 
 def level_index(values: Tensor, levels: int) -> Tensor:
     """Index of the smallest level that is not below each PIT."""
-    grid = level_grid(levels).to(device=values.device)
-    return torch.bucketize(values.double().contiguous(), grid)
+    return _level_buckets(as_count(levels, "levels", minimum=2))(values)
+
+
+@functools.lru_cache(maxsize=16)
+def _level_buckets(levels: int) -> Buckets:
+    return Buckets(level_grid(levels))
 
 
 def level_cdf(values: Tensor, levels: int) -> Tensor:
@@ -150,6 +158,11 @@ class _LevelCounts(QuickFunction):
 
     @staticmethod
     def forward(z: Tensor, grid: Tensor, tau: float) -> Tensor:
+        kernels = numba_kernels(z, grid)
+        if kernels is not None:
+            found = z.new_empty(len(z), len(grid))
+            kernels.level_counts(*_arrays(z, grid, tau), found.numpy())
+            return found
         counts = []
         for block in _blocks(z, grid):
             parts = [_sigmoids(p, grid, tau).sum(-1) for p in z[block].split(_LONGEST, -1)]
@@ -164,6 +177,11 @@ class _LevelCounts(QuickFunction):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         z, grid = ctx.saved_tensors
+        kernels = None if torch.is_grad_enabled() else numba_kernels(z, grid, gradient)
+        if kernels is not None:
+            to_z, upstream = torch.empty_like(z), gradient.contiguous().numpy()
+            kernels.level_gradient(*_arrays(z, grid, ctx.tau), upstream, to_z.numpy()[:, 0])
+            return to_z, None, None
         gradients = []
         for block in _blocks(z, grid):
             slopes = []
@@ -173,6 +191,13 @@ class _LevelCounts(QuickFunction):
                 slopes.append(gradient[block].unsqueeze(-2) @ slope)
             gradients.append(torch.cat(slopes, -1))
         return -ctx.tau * join(gradients), None, None
+
+
+def _arrays(
+    z: Tensor, grid: Tensor, tau: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32], np.float32]:
+    """What the kernels take: PITs `(rows, N)`, levels `(L,)` and the sharpness."""
+    return z.detach().numpy()[:, 0], grid.numpy()[:, 0], np.float32(tau)
 
 
 def _blocks(z: Tensor, grid: Tensor) -> list[slice]:

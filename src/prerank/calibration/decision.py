@@ -11,7 +11,15 @@ from prerank.calibration.evidence import Evidence
 from prerank.calibration.nulls import null_pce
 from prerank.defaults import SIGNIFICANCE
 
-__all__ = ["DEGREES", "Decision", "Degree", "Fault", "Status", "decide", "least_error"]
+__all__ = [
+    "DEGREES",
+    "STRONG_EVIDENCE",
+    "Decision",
+    "Degree",
+    "Fault",
+    "Status",
+    "decide",
+]
 
 Status = Literal["good", "bad", "unclear"]
 Place = Literal["margins", "dependence", "elsewhere"]
@@ -21,7 +29,9 @@ DEGREES: dict[Degree, float] = {"slight": 0.0, "moderate": 0.01, "strong": 0.03}
 """Least PCE, at 95 % confidence, from which an error has this degree: a bias of a tenth of the
 spread makes .03."""
 
-_STRONG = 0.01  # corrected p-values below it are more than some evidence
+STRONG_EVIDENCE = 0.01
+"""Corrected p-values below it are more than some evidence."""
+
 _BLUNT = DEGREES["strong"]  # an excess that should not go unseen
 _JOINT = (
     *("location", "scale", "dependency", "pca", "copula", "multivariate_rank", "average_rank"),
@@ -38,17 +48,22 @@ class Fault:
             `"elsewhere"`.
         witnesses: the pre-ranks that show it.
         causes: what was found out about it; None without the pre-rank `marginal`.
-        degree: by the least error of the witnesses, see `DEGREES`.
-        least: that error.
+        worst: of the witnesses and of all that fail, the one whose error is certainly the largest.
+        degree: by the least error of that one, see `DEGREES`.
         certain: whether the evidence is strong.
     """
 
     place: Place
     witnesses: tuple[Evidence, ...]
     causes: Causes | None
+    worst: Evidence
     degree: Degree
-    least: float
     certain: bool
+
+    @property
+    def least(self) -> float:
+        """Lower limit of the true error of the worst."""
+        return self.worst.least
 
 
 @dataclass(frozen=True)
@@ -72,7 +87,12 @@ class Decision:
 
 
 def decide(
-    evidence: Sequence[Evidence], *, n: int, tests: int | None = None, causes: Causes | None = None
+    evidence: Sequence[Evidence],
+    *,
+    n: int,
+    tests: int | None = None,
+    causes: Causes | None = None,
+    degrees: int | None = None,
 ) -> Decision:
     """Decide what fails.
 
@@ -87,13 +107,14 @@ def decide(
         tests: over how many p-values of pre-ranks the correction went, where these rows are one of
             several groups; those of `evidence` by default.
         causes: see `prerank.calibration.causes.causes_of`.
+        degrees: of freedom of the p-values, where rows depend on each other.
 
     Example:
         >>> from prerank.calibration import DeviationShape
         >>> from prerank.calibration.evidence import Part
         >>> narrow, fine = DeviationShape(True, 0, 1), DeviationShape(False, 0, 0)
         >>> parts = Part("rain", 0.14, 1e-4, narrow), Part("wind", 0.01, 0.6, fine)
-        >>> evidence = [Evidence("marginal", 0.08, 0.01, 0.0002, parts)]
+        >>> evidence = [Evidence("marginal", 0.08, 0.01, 0.0002, parts, least=0.1)]
         >>> causes = Causes({"rain": ("narrow",)}, (), ("rain", "wind"), None)
         >>> fault = decide(evidence, n=900, causes=causes).fault
         >>> fault.place, fault.degree
@@ -104,38 +125,26 @@ def decide(
         return Decision("unclear", tested)
     failing = tuple(one for one in tested if one.p_holm < SIGNIFICANCE)
     if failing:
-        return Decision("bad", tested, failing, _fault(tested, failing, causes, n))
-    seen = _null_quantile(n, tests or len(tested)) - pce_floor(n)
+        return Decision("bad", tested, failing, _fault(tested, failing, causes))
+    seen = _critical_error(n, SIGNIFICANCE / (tests or len(tested)), degrees) - pce_floor(n)
     return Decision("good" if seen < _BLUNT else "unclear", tested, detectable=seen)
 
 
-def least_error(error: float, n: int, *, of: int = 1) -> float:
-    r"""Lower limit of the true PCE at 95 % confidence.
-
-    .. math:: \mathrm{PCE} - q_{1 - .05 / m}(n),
-
-    with the quantile of the PCE of n uniforms, about :math:`.573 / \sqrt n` for m = 1. The PCE of
-    rows differs from the true one by no more than the mean distance of the empirical from the true
-    distribution of the PITs, whose quantiles are these where the PITs are not far from uniform.
-
-    Args:
-        error: PCE of n rows, or the largest of m such numbers.
-        n: number of rows.
-        of: m.
-    """
-    return max(0.0, error - _null_quantile(n, of))
-
-
-def _null_quantile(n: int, of: int) -> float:
+def _critical_error(n: int, level: float, degrees: int | None) -> float:
+    """PCE from which a p-value of one component is below a level."""
     null = null_pce(n)
-    return float(null[min(len(null) - 1, math.ceil((1 - SIGNIFICANCE / of) * len(null)))])
+    critical = float(null[min(len(null) - 1, math.ceil((1 - level) * len(null)))])
+    if degrees is None:
+        return critical
+    from scipy.special import ndtri, stdtrit  # few degrees of freedom need larger errors
+
+    return critical * float(stdtrit(degrees, 1 - level / 2) / ndtri(1 - level / 2))
 
 
 def _fault(
     tested: Sequence[Evidence],
     failing: Sequence[Evidence],
     causes: Causes | None,
-    n: int,
 ) -> Fault:
     place: Place = "elsewhere"
     witnesses: Sequence[Evidence] = [max(failing, key=lambda one: one.error)]
@@ -144,13 +153,14 @@ def _fault(
         place, witnesses = "margins", [one for one in tested if one.kind == "marginal"]
     elif causes is not None and causes.dependent is not None:
         place, witnesses = "dependence", joint or failing
-    parts = sum(len(one.parts) for one in witnesses)
-    least = least_error(max(one.error for one in witnesses), n, of=parts)
+    worst = max((*witnesses, *failing), key=lambda one: one.least)
     return Fault(
         place=place,
         witnesses=tuple(witnesses),
         causes=causes,
-        degree=max((name for name in DEGREES if least >= DEGREES[name]), key=DEGREES.__getitem__),
-        least=least,
-        certain=any(one.p_holm < _STRONG for one in failing),
+        worst=worst,
+        degree=max(
+            (name for name in DEGREES if worst.least >= DEGREES[name]), key=DEGREES.__getitem__
+        ),
+        certain=any(one.p_holm < STRONG_EVIDENCE for one in failing),
     )

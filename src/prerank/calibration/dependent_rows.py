@@ -31,6 +31,7 @@ __all__ = ["DependentRows", "row_units"]
 FEWEST_UNITS = 10
 """Fewest different times or clusters for which there are p-values."""
 
+_FEWEST_EQUAL = 6  # equal clusters that clusters of different sizes are worth
 _MOST_COSINES = 16  # of a series: more are biased by its dependence, fewer have less power
 _MOST_CELLS = {"time": 2048, "cluster": 256, "row": 256}  # units are added up to so many
 
@@ -47,7 +48,7 @@ class DependentRows:
     Example:
         >>> rows = row_units(["2024-01-02", "2024-01-01"] * 50, None, 100)
         Traceback (most recent call last):
-        prerank.errors.InputError: time has 2 different values, where 10 at least are needed: ...
+        prerank.errors.InputError: time has 2 different values, and p-values need at least 10: ...
         >>> rows = row_units(range(500), None, 500)
         >>> rows.count, rows.degrees, rows.assumption
         (500, 16, 'rows in time order, 500 times, 16 degrees of freedom')
@@ -115,6 +116,10 @@ class DependentRows:
         cosines = _cosines(cells, self.degrees).to(values)
         return torch.tensordot(cosines, sums, 1) / (len(values) if total is None else total)
 
+    def row_cosines(self) -> Tensor:
+        """Value of each cosine in each row, `(B + 1, N)`; the first is 1."""
+        return _cosines(int(self.cells.max()) + 1, self.degrees)[:, self.cells]
+
     def curves(self, z: Tensor, *, levels: int = LEVELS, centred: bool = False) -> Tensor:
         """Projections of the deviations of one component's PITs, `(N,)`, as `(B + 1, L)`.
 
@@ -138,13 +143,14 @@ class DependentRows:
         return projected
 
 
-def row_units(time: object, cluster: object, n: int) -> DependentRows | None:
+def row_units(time: object, cluster: object, n: int, place: str = "") -> DependentRows | None:
     """Read the arguments `time` and `cluster` of a diagnosis; None where both are left out.
 
     Args:
         time: of each row: numbers or dates, also as text.
         cluster: label of each row.
         n: number of rows.
+        place: which rows these are, for messages.
     """
     if time is not None and cluster is not None:
         raise InputError(
@@ -154,10 +160,11 @@ def row_units(time: object, cluster: object, n: int) -> DependentRows | None:
         )
     if time is not None:
         units = as_ranks(as_labels(time, "time", n), "time")
-        return _check_count("time", units)
+        return _check_count("time", units, place)
     if cluster is not None:
         labels = as_labels(cluster, "cluster", n).astype(str)
-        return _check_count("cluster", np.unique(labels, return_inverse=True)[1].astype(np.int64))
+        codes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        return _check_count("cluster", codes, place)
     return None
 
 
@@ -167,8 +174,15 @@ def _check_count(
     count = len(np.unique(units))
     if count < FEWEST_UNITS:
         raise InputError(
-            f"{kind} has {count} different values{place}, where {FEWEST_UNITS} at least are "
-            "needed: with fewer, p-values would say little; leave it out, and judge by the size "
+            f"{kind} has {count} different values{place}, and p-values need at least "
+            f"{FEWEST_UNITS}: leave it out, and judge by the size of the excess"
+        )
+    sizes = np.bincount(units).astype(float)
+    equal = sizes.sum() ** 2 / np.square(sizes).sum()
+    if kind == "cluster" and equal < _FEWEST_EQUAL:
+        raise InputError(
+            f"cluster sizes{place} are too unequal for valid p-values: the effective number of "
+            f"clusters is {equal:.1f}, and at least {_FEWEST_EQUAL} are needed; judge by the size "
             "of the excess"
         )
     return DependentRows(kind, units)

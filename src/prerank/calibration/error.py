@@ -19,6 +19,7 @@ from prerank.pits import pit
 from prerank.preranks import PreRankLike, is_all, parse
 
 __all__ = [
+    "CollectedPITs",
     "ProjectedCalibrationError",
     "mean_spread",
     "pce",
@@ -121,6 +122,43 @@ def mean_spread(pits: Sequence[Tensor]) -> Tensor:
     return pce_spread(together.shape[-2]) * (weights @ square @ weights).sqrt()
 
 
+class CollectedPITs:
+    """PITs of one pre-rank, batch by batch.
+
+    Example:
+        >>> collected = CollectedPITs()
+        >>> for _ in range(3):
+        ...     collected.add(torch.rand(10, 2))
+        >>> collected.together.shape
+        torch.Size([30, 2])
+    """
+
+    def __init__(self) -> None:
+        self._batches: list[Tensor] = []
+
+    def check(self, z: Tensor) -> None:
+        """Raise where PITs have another stack or other components than earlier ones."""
+        if self._batches and z[..., 0, :].shape != self._batches[0][..., 0, :].shape:
+            raise ShapeError(
+                f"this batch has PITs of shape {tuple(z.shape)}, earlier ones "
+                f"{tuple(self._batches[0].shape)}: stack axes and components must not change (use "
+                "pca with a fixed number of components)"
+            )
+
+    def add(self, z: Tensor) -> None:
+        """Add the PITs `(..., N, J)` of a batch."""
+        self.check(z)
+        self._batches.append(z)
+
+    @property
+    def together(self) -> Tensor:
+        """All PITs so far, `(..., N, J)`."""
+        if not self._batches:
+            raise InputError("no batch yet: call update(dist, y) first")
+        self._batches = [torch.cat(self._batches, dim=-2)]
+        return self._batches[0]
+
+
 class ProjectedCalibrationError:
     """Collect PITs batch by batch, compute the PCE once.
 
@@ -153,25 +191,17 @@ class ProjectedCalibrationError:
         self.n_samples = n_samples
         self.levels = levels
         self._generator = as_generator(generator, "draw")
-        self._batches: list[Tensor] = []
+        self._collected = CollectedPITs()
 
     def update(self, dist: Distribution, y: object) -> None:
         """Add the PITs of one batch."""
         z = pit(dist, y, self._asked, n_samples=self.n_samples, generator=self._generator)
-        if self._batches and z[..., 0, :].shape != self._batches[0][..., 0, :].shape:
-            raise ShapeError(
-                f"this batch has PITs of shape {tuple(z.shape)}, earlier ones "
-                f"{tuple(self._batches[0].shape)}: stack axes and components must not change (use "
-                "pca with a fixed number of components)"
-            )
-        self._batches.append(z)
+        self._collected.add(z)
 
     @property
     def pits(self) -> Tensor:
         """All PITs so far, `(..., N, J)`."""
-        if not self._batches:
-            raise InputError("no batch yet: call update(dist, y) first")
-        return torch.cat(self._batches, dim=-2)
+        return self._collected.together
 
     def compute(self) -> Tensor:
         """PCE over all rows so far, `(..., J)`."""
@@ -179,7 +209,7 @@ class ProjectedCalibrationError:
 
     def reset(self) -> None:
         """Forget all PITs."""
-        self._batches.clear()
+        self._collected = CollectedPITs()
 
 
 @lru_cache(maxsize=256)

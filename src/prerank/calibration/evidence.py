@@ -8,12 +8,14 @@ from torch import Tensor
 
 from prerank.calibration.bands import ReliabilityBand, reliability_band
 from prerank.calibration.curves import reliability_curve
+from prerank.calibration.dependent_limits import dependent_limits
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.error import pce, pce_floor
 from prerank.calibration.intervals import mean_pce_limits, pce_limits
 from prerank.calibration.nulls import holm
 from prerank.calibration.rotations import ROTATIONS, dependent_band, dependent_evidence
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
+from prerank.calibration.stand_ins import StandIns
 from prerank.calibration.uniformity import component_p_values, joint_p_value
 from prerank.defaults import BAND_LEVEL, LEVELS, N_NULL, SIGNIFICANCE
 from prerank.pits import ProjectedPIT
@@ -92,6 +94,8 @@ class Evidence:
         parts: its components, one at least.
         note: such as that there is no power.
         powerless: whether nearly all samples tie with the observation.
+        least: lower limit of the true PCE of its worst component, at 95 % confidence for all
+            components of all pre-ranks at once; 0 where no pre-rank fails.
     """
 
     label: str
@@ -101,6 +105,13 @@ class Evidence:
     parts: tuple[Part, ...]
     note: str = ""
     powerless: bool = False
+    least: float = 0.0
+
+    @property
+    def worst(self) -> str:
+        """The component with the largest PCE, in words."""
+        name = max(self.parts, key=lambda part: part.pce).name
+        return self.label if len(self.parts) == 1 else f"{name} ({self.label})"
 
     @property
     def kind(self) -> str:
@@ -132,6 +143,7 @@ def findings_of(
     tests: int | None = None,
     seed: int = 0,
     dependence: DependentRows | None = None,
+    stand_ins: Mapping[str, StandIns] | None = None,
 ) -> tuple[Finding, ...]:
     """Errors, floors and p-values of PITs.
 
@@ -145,6 +157,7 @@ def findings_of(
             with as many replicates as the correction needs.
         seed: of the replicates.
         dependence: which rows depend on each other; none by default.
+        stand_ins: counts of the pools of each pre-rank by label, where those are not kept.
 
     Returns:
         For each predictor of a stack and each pre-rank its row, followed by those of its components
@@ -172,7 +185,8 @@ def findings_of(
             names = result.prerank.component_names(targets, own.z.shape[-1])
             names = [f"target {name}" if name == ALL else name for name in names]
             counts = sorted({n_null, enough})
-            rows += _rows(own, names, model, levels, counts, blunt, seed, dependence)
+            null = (stand_ins or {}).get(result.prerank.label)
+            rows += _rows(own, names, model, levels, counts, blunt, seed, dependence, null)
         findings += corrected_findings(rows)
     return findings
 
@@ -229,12 +243,17 @@ def evidence_of(
         dependence: which rows depend on each other.
     """
     evidence = []
+    failing = any(f.model == model and f.p_holm < SIGNIFICANCE for f in findings)
+    every = sum(z.shape[-1] for z in pits.values())
     for label, z in pits.items():
         whole, *components = (f for f in findings if f.prerank == label and f.model == model)
-        rows = components or [whole]
+        rows, least = components or [whole], 0.0
         shapes: Sequence[DeviationShape | None] = [None] * len(rows)
         if whole.method != WEIGHTED:  # whose PITs are not exactly uniform: they have no band
             own = z.reshape(-1, *z.shape[-2:])[model]
+            if failing:
+                worst = own[:, [max(range(len(rows)), key=lambda j: rows[j].pce)]]
+                least = _lower_limit(worst, dependence, levels, 1 - (1 - BAND_LEVEL) / every)
             shapes = curve_shapes(own, levels=levels, dependence=dependence)
         parts = tuple(
             Part(row.component if components else label, row.pce, row.p_value, shape)
@@ -245,19 +264,26 @@ def evidence_of(
         note = whole.note or (note if tied else "")
         powerless = whole.ties >= POWERLESS_TIES
         evidence.append(
-            Evidence(label, whole.pce, whole.floor, whole.p_holm, parts, note, powerless)
+            Evidence(label, whole.pce, whole.floor, whole.p_holm, parts, note, powerless, least)
         )
     return evidence
+
+
+def _lower_limit(z: Tensor, dependence: DependentRows | None, levels: int, level: float) -> float:
+    if dependence is None:
+        return float(pce_limits(z, levels=levels, level=level).lower)
+    return float(dependent_limits(z, dependence, levels=levels, level=level)[1].lower)
 
 
 def pits_of_model(result: ProjectedPIT, model: int) -> ProjectedPIT:
     """One predictor of a stack."""
     z = result.z.reshape(-1, *result.z.shape[-2:])[model]
     ties = result.ties.reshape(-1, result.ties.shape[-1])[model]
-    pool = result.null_pits
-    if pool is not None:
-        pool = pool.reshape(pool.shape[0], -1, *pool.shape[-2:])[:, model]
-    return ProjectedPIT(result.prerank, z, result.method, ties, pool)
+    pool, targets = (
+        None if part is None else part.reshape(part.shape[0], -1, *part.shape[-2:])[:, model]
+        for part in (result.null_pits, result.targets)
+    )
+    return ProjectedPIT(result.prerank, z, result.method, ties, pool, targets)
 
 
 def _rows(
@@ -269,6 +295,7 @@ def _rows(
     blunt: bool,
     seed: int,
     dependence: DependentRows | None,
+    stand_ins: StandIns | None,
 ) -> list[Finding]:
     """The finding for a pre-rank, then those for its components where there are several."""
     n = result.z.shape[0]
@@ -285,10 +312,11 @@ def _rows(
         )
         floors, p_values, overall = [*found.floors], [*found.p_values], found.overall
         blunt, method = False, f"{method}, {dependence.method}"
+        own, whole = dependent_limits(result.z, dependence, levels=levels)
     elif not weighted:
-        p_values, overall = _independent_p_values(result, counts, seed)
-        # The limits assume independent rows, too.
+        p_values, overall = _independent_p_values(result, counts, seed, stand_ins)
         own, whole = (f(result.z, levels=levels) for f in (pce_limits, mean_pce_limits))
+    if not weighted:
         limits = [(float(whole.lower), float(whole.upper))]
         limits += zip(own.lower.tolist(), own.upper.tolist(), strict=True)
     rows = [(ALL, errors.mean(), sum(floors) / len(floors), overall, result.ties.mean())]
@@ -314,11 +342,13 @@ def _rows(
 
 
 def _independent_p_values(
-    result: ProjectedPIT, counts: Sequence[int], seed: int
+    result: ProjectedPIT, counts: Sequence[int], seed: int, stand_ins: StandIns | None
 ) -> tuple[list[float], float]:
     """P-values of the components, and of the whole pre-rank."""
     p_values = component_p_values(result.z).tolist()
     overall, pool = p_values[0], result.null_pits
+    if stand_ins is not None:
+        overall = stand_ins.p_value(most=counts[-1], generator=seed)
     for count in counts:  # the larger number only where the smaller one cannot resolve p
         if pool is not None and (count == counts[0] or overall <= 2 / (counts[0] + 1)):
             overall = joint_p_value(result.z, pool, n_null=count, generator=seed)

@@ -18,6 +18,9 @@ PITs that are nearly uniform.
 *Below.* By the triangle inequality :math:`e(\hat F) - e(F) \le \frac1M \sum_j |\hat F - F|
 (\alpha_j)`, which for many rows is distributed as the mean of :math:`|B(F(\alpha_j))| / \sqrt n`
 with a Brownian bridge B. Its quantile is continuous in F, so :math:`\hat F` can take its place.
+For few rows, or rare PITs that are not among them, :math:`\hat F` varies too little: with
+:math:`k = -\log(1 - p)`, as many rows as may be missing where none is seen, it is that of n + 2k
+rows, k of them at each end.
 
 *Means over components* depend on how these move together. Their standard deviation is at most the
 mean of the standard deviations, and a norm of a Gaussian process exceeds its mean by z times the
@@ -39,10 +42,12 @@ from prerank.calibration.curves import check_pits, level_cdf, level_index, pce_o
 from prerank.defaults import BAND_LEVEL, LEVELS
 from prerank.errors import InputError, ShapeError
 
-__all__ = ["ErrorLimits", "mean_pce_limits", "pce_limits"]
+__all__ = ["ErrorLimits", "limited", "mean_pce_limits", "pce_limits"]
+
+LARGEST_PCE = 0.5
+"""The largest PCE that there is: all PITs at one end."""
 
 _PATHS, _STEPS = 4000, 200
-_LARGEST = 0.5  # PCE that there is: all PITs at one end
 
 
 class ErrorLimits(NamedTuple):
@@ -72,8 +77,9 @@ def pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVEL) ->
     pits = _checked(z, level)
     curve = level_cdf(pits, levels)
     error, root = pce_of_curve(curve), math.sqrt(len(pits))
-    areas = torch.stack([_areas(column).quantile(level) for column in curve.mT])
-    return _limited(error, areas / root, _quantile(len(pits), level) * _spread(pits, levels) / root)
+    guarded, larger = _guarded(curve, len(pits), level)
+    areas = torch.stack([_areas(column).quantile(level) for column in guarded.mT]) / larger
+    return limited(error, areas, _quantile(len(pits), level) * _spread(pits, levels) / root)
 
 
 def mean_pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVEL) -> ErrorLimits:
@@ -98,8 +104,9 @@ def mean_pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVE
     curve, root = level_cdf(pits, levels), math.sqrt(len(pits))
     above = _quantile(len(pits), level) * _spread(pits, levels).mean() / root
     # The mean of |B(u)| is that of a normal variable with variance u (1 - u).
-    area = (2 / math.pi * curve * (1 - curve)).sqrt().mean() / root
-    return _limited(pce_of_curve(curve).mean(), area + above, above)
+    guarded, larger = _guarded(curve, len(pits), level)
+    area = (2 / math.pi * guarded * (1 - guarded)).sqrt().mean() / larger
+    return limited(pce_of_curve(curve).mean(), area + above, above)
 
 
 def _checked(z: object, level: float) -> Tensor:
@@ -111,8 +118,9 @@ def _checked(z: object, level: float) -> Tensor:
     return pits
 
 
-def _limited(error: Tensor, below: Tensor, above: Tensor) -> ErrorLimits:
-    return ErrorLimits((error - below).clamp(min=0), (error + above).clamp(max=_LARGEST))
+def limited(error: Tensor, below: Tensor, above: Tensor) -> ErrorLimits:
+    """Limits at these distances from the error, cut at the least and the largest PCE."""
+    return ErrorLimits((error - below).clamp(min=0), (error + above).clamp(max=LARGEST_PCE))
 
 
 def _spread(pits: Tensor, levels: int) -> Tensor:
@@ -131,6 +139,12 @@ def _quantile(n: int, level: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(n, level))
+
+
+def _guarded(cdf: Tensor, n: int, level: float) -> tuple[Tensor, float]:
+    """The CDF of n PITs with others at both ends, and the root of the number of all."""
+    k = -math.log(1 - level)
+    return (n * cdf + k) / (n + 2 * k), math.sqrt(n + 2 * k)
 
 
 def _areas(cdf: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ which they cannot do to the p-value of a single component. Rows are assumed inde
 other; serial or spatial dependence between rows makes p too small.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -31,7 +31,7 @@ from prerank.defaults import LEVELS, NULL_REPLICATES
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_count, as_generator
 
-__all__ = ["component_null", "holm", "null_pce", "p_value"]
+__all__ = ["component_null", "holm", "null_pce", "p_value", "sequential_p_value"]
 
 _CHUNK_VALUES = 2**22
 _ROUNDING = 1e-12  # sums in another order must not turn a tie into a rejection
@@ -155,6 +155,43 @@ def p_value(observed: float, null: npt.ArrayLike) -> float:
     if np.isnan(observed):
         return float("nan")
     return float((1 + np.count_nonzero(values >= observed - _ROUNDING)) / (len(values) + 1))
+
+
+def sequential_p_value(
+    observed: float, replicates: Iterable[Tensor], *, most: int, enough: int = 100
+) -> float:
+    r"""Monte Carlo p-value from no more replicates than it needs (Besag and Clifford, 1991).
+
+    .. math:: p = \begin{cases} h / \ell & \text{if replicate } \ell \le B \text{ is the } h
+              \text{-th that is} \ge \text{the observed number}, \\
+              (1 + g) / (B + 1) & \text{if only } g < h \text{ of B are.} \end{cases}
+
+    Both are valid, :math:`P(p \le a) \le a`, if the observed number and the replicates are
+    exchangeable: p is a function of their order alone. Its relative standard error is about
+    :math:`1 / \sqrt h`.
+
+    Args:
+        observed: statistic, large where extreme.
+        replicates: of the statistic, some at a time, `(b,)`; as many as are asked for.
+        most: B, number of replicates after which to stop.
+        enough: h, number of replicates that are at least as large after which to stop.
+
+    Example:
+        >>> sequential_p_value(0.5, [torch.tensor([0.1, 0.7, 0.2, 0.9])], most=9, enough=2)
+        0.5
+        >>> sequential_p_value(0.5, [torch.linspace(0, 0.4, 9)], most=9)
+        0.1
+    """
+    larger = drawn = 0
+    for values in replicates:
+        exceeds = values[: most - drawn] >= observed - _ROUNDING * abs(observed)
+        at = exceeds.nonzero().flatten()
+        if larger + len(at) >= enough:
+            return enough / (drawn + int(at[enough - larger - 1]) + 1)
+        larger, drawn = larger + len(at), drawn + len(exceeds)
+        if drawn >= most:
+            break
+    return (1 + larger) / (drawn + 1)
 
 
 def holm(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:

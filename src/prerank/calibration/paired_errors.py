@@ -19,6 +19,7 @@ from torch import Tensor
 
 from prerank.calibration.curves import level_grid, reliability_curve
 from prerank.calibration.dependent_rows import DependentRows
+from prerank.calibration.intervals import LARGEST_PCE
 from prerank.calibration.rotations import deviation_draws
 from prerank.defaults import BAND_LEVEL, LEVELS
 
@@ -109,13 +110,13 @@ def pce_difference(
     """
     ours, theirs = (_error_bounds(pits, rows, levels, seed) for pits in (a, b))
     difference = ours.value - theirs.value
-    # The largest error that a draw allows, and the smallest; the sign of what is near the diagonal
-    # is not known, so that both are tried.
-    over = torch.stack([ours.upper - (theirs.certain + s * theirs.doubtful) for s in (1, -1)])
-    under = torch.stack([ours.certain + s * ours.doubtful - theirs.upper for s in (1, -1)])
+    # The largest error that a draw allows, and the smallest. Signs near the diagonal are not known:
+    # those that are seen, of a bias and of a wrong spread are tried, and the reverse.
+    over = ours.upper - (theirs.certain + torch.cat([theirs.doubtful, -theirs.doubtful]))
+    under = ours.certain + torch.cat([ours.doubtful, -ours.doubtful]) - theirs.upper
     tail = (1 - level) / 2
-    lower = difference - float(over.quantile(1 - tail, dim=-1).max())
-    upper = difference - float(under.quantile(tail, dim=-1).min())
+    lower = max(-LARGEST_PCE, difference - float(over.quantile(1 - tail, dim=-1).max()))
+    upper = min(LARGEST_PCE, difference - float(under.quantile(tail, dim=-1).min()))
     count = over.shape[-1]
     more = float((over >= difference).sum(-1).max())
     less = float((under <= difference).sum(-1).max())
@@ -131,7 +132,8 @@ class _ErrorBounds:
         value: the mean PCE.
         upper: draws of the upper bound, `(draws,)`.
         certain: draws of the lower bound, where the sign of the deviation is known.
-        doubtful: where it is not; the sum of both is the lower bound.
+        doubtful: where it is not, for three patterns of signs, `(3, draws)`; the sum with
+            `certain` is the lower bound.
     """
 
     value: float
@@ -141,10 +143,11 @@ class _ErrorBounds:
 
 
 def _error_bounds(pits: list[Tensor], rows: DependentRows, levels: int, seed: int) -> _ErrorBounds:
-    value, total = 0.0, torch.zeros(3, 1, dtype=torch.float64, device=pits[0].device)
+    value, total = 0.0, torch.zeros(5, 1, dtype=torch.float64, device=pits[0].device)
+    grid = level_grid(levels).to(pits[0].device)
     for z, drawn in zip(pits, deviation_draws(pits, rows, levels=levels, seed=seed), strict=True):
         observed = reliability_curve(z.double(), levels=levels).observed
-        deviations = observed - level_grid(levels).to(z.device).unsqueeze(-1)
+        deviations = observed - grid.unsqueeze(-1)
         for deviation, draws in zip(deviations.unbind(-1), drawn, strict=True):
             weight = 1 / (len(drawn) * len(pits))
             known = deviation.abs() > _CERTAIN * draws.std(0)
@@ -153,8 +156,9 @@ def _error_bounds(pits: list[Tensor], rows: DependentRows, levels: int, seed: in
                 torch.where(known, signed, draws.abs()),
                 torch.where(known, signed, 0),
                 torch.where(known, 0, signed),
+                torch.where(known, 0, draws),
+                torch.where(known, 0, (grid - 0.5).sign() * draws),
             )
             total = total + weight * torch.stack([bound.mean(-1) for bound in bounds])
             value += weight * float(deviation.abs().mean())
-    upper, certain, doubtful = total
-    return _ErrorBounds(value, upper, certain, doubtful)
+    return _ErrorBounds(value, total[0], total[1], total[2:])

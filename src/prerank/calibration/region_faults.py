@@ -19,6 +19,7 @@ _EVIDENCE = 3.5  # studentised difference from which on a target is named
 _ALSO = 3.0  # that of further targets, and half of the largest one
 _OF_PEAK = 0.25  # share of the largest difference that targets must reach, to be named at all
 _MOSTLY_SHIFT = 0.7
+_OTHER_WAY = 0.5  # share of the other rows' deviation below which a contrary one is not named
 _TAIL_SHARE, _TAIL_EVIDENCE = 0.4, 2.0
 # Means of L_2 and L_4 where a normal forecast has 1 / r of the standard deviation of the truth, for
 # r = .2, .4, .5, .7, .85, 1, 1.2, 1.5, 2, 3, 5: a fourth moment beside this line is one of tails.
@@ -71,7 +72,7 @@ def _margin_faults(
     for target in targets:
         at = [scores.index(Score("marginal", target, degree)) for degree in (1, 2, 3, 4)]
         inside, outside = region.inside[at], region.outside[at]
-        elsewhere = bool(inside.norm() < outside.norm())
+        elsewhere = _is_elsewhere(inside, outside)
         moments[target] = elsewhere, (outside if elsewhere else inside).numpy()
     groups: dict[tuple[FaultKind, int, bool], list[int]] = {}
     for target, (elsewhere, (m1, m2, m3, m4)) in moments.items():
@@ -110,9 +111,15 @@ def _joint_fault(region: Region, scores: tuple[Score, ...], z: dict[Score, float
 
 def _stronger(region: Region, number: int) -> tuple[bool, float]:
     """Whether the other rows deviate more in a score, and the mean of those that do."""
-    inside, outside = float(region.inside[number]), float(region.outside[number])
-    elsewhere = abs(inside) < abs(outside)
-    return elsewhere, outside if elsewhere else inside
+    inside, outside = region.inside[number], region.outside[number]
+    elsewhere = _is_elsewhere(inside.reshape(1), outside.reshape(1))
+    return elsewhere, float(outside if elsewhere else inside)
+
+
+def _is_elsewhere(inside: Tensor, outside: Tensor) -> bool:
+    """Whether the other rows deviate more: by far more, where they deviate the other way."""
+    least = _OTHER_WAY if float(inside @ outside) < 0 else 1.0
+    return bool(inside.norm() < least * outside.norm())
 
 
 def _sign(value: float | Tensor) -> int:

@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.axes import Condition, InputColumn
+from prerank.calibration.dependent_rows import FEWEST_UNITS, DependentRows
 from prerank.calibration.nulls import p_value
+from prerank.calibration.rearrangements import rearrangements
 from prerank.calibration.scan import Grid, Scan
+from prerank.errors import InputError
 from prerank.numerics.polynomials import legendre
 
 __all__ = ["Region", "RegionSearch", "Score", "find_regions", "pit_scores"]
@@ -21,8 +24,14 @@ _BINS, _PAIR_BINS = 40, 6  # of one input, and of each of two
 # Where the bounds are found, once the inputs are known: multiples, so that no box is lost.
 _FINE_BINS, _FINE_PAIR_BINS = 120, 24
 _LEAST, _LEAST_SHARE = 20, 0.02  # rows of a region
+FEWEST_ROWS = 2 * _LEAST
+"""Fewest rows that can be searched for regions."""
+
 _MOST_PAIRED = 30  # inputs of which all pairs are searched
 _ROUNDING = 1e-4  # of statistics, so that equal ones count as equal
+# Means of the scores of degree 2 and 4 where the truth is Student's t with 3 degrees of freedom,
+# and the forecast a normal of the same variance.
+_HEAVY_TAILS = (-0.342, 0.189)
 _LEFT = 0.05  # weight from which on a row is removed with its region
 
 
@@ -33,7 +42,8 @@ class Score:
     Attributes:
         prerank: label.
         component: its number.
-        degree: 1 for location, 2 for spread, 3 for skew, 4 for tails.
+        degree: 1 for location, 2 for spread, 3 for skew, 4 for tails; 5 for the combination of
+            2 and 4 that heavy tails at the right spread have.
     """
 
     prerank: str
@@ -89,7 +99,7 @@ class RegionSearch:
 
 
 def pit_scores(pits: Mapping[str, Tensor]) -> tuple[tuple[Score, ...], Tensor]:
-    """Scores of all PITs: four of each target, two of each component of other pre-ranks.
+    """Scores of all PITs: five of each target, two of each component of other pre-ranks.
 
     Each score looks at one PIT. A function of several would not be independent of the inputs for a
     calibrated forecast whose dependence varies over them.
@@ -103,7 +113,12 @@ def pit_scores(pits: Mapping[str, Tensor]) -> tuple[tuple[Score, ...], Tensor]:
     scores, values = [], []
     for label, z in pits.items():
         polynomials = legendre(2 * z.detach().double().cpu() - 1, 4 if label == "marginal" else 2)
-        for degree, value in enumerate(polynomials.unbind(-1), 1):
+        by_degree = list(polynomials.unbind(-1))
+        if label == "marginal":
+            second, fourth = _HEAVY_TAILS
+            tails = second * by_degree[1] + fourth * by_degree[3]
+            by_degree.append(tails / math.hypot(second, fourth))
+        for degree, value in enumerate(by_degree, 1):
             scores += [Score(label, j, degree) for j in range(z.shape[-1])]
             values.append(value)
     return tuple(scores), torch.cat(values, -1)
@@ -116,12 +131,14 @@ def find_regions(
     n_null: int,
     alpha: float,
     most: int,
+    dependence: DependentRows | None = None,
     generator: torch.Generator | None = None,
 ) -> RegionSearch:
     r"""Search boxes of one or two inputs for scores of PITs that differ, and test the largest.
 
-    The statistic is that of `prerank.calibration.scan`. Its null is the same search after the rows
-    of the scores were permuted against those of the inputs, hence valid whatever is searched:
+    The statistic is that of `prerank.calibration.scan`. Its null is the same search after the
+    scores were rearranged against the inputs (see `prerank.calibration.rearrangements`), hence
+    valid whatever is searched:
 
     .. math:: p = \frac{1 + \#\{b : \max_{R, k} T_k^{(b)}(R) \ge \max_{R, k} T_k(R)\}}{B + 1}
 
@@ -130,9 +147,10 @@ def find_regions(
     Args:
         pits: `(N, J)` by the label of the pre-rank.
         columns: the inputs.
-        n_null: number of permutations.
+        n_null: number of permutations; of times, of shifts at most.
         alpha: level of the test.
         most: largest number of regions.
+        dependence: which rows depend on each other; none by default.
         generator: source of the permutations.
 
     Example:
@@ -145,12 +163,13 @@ def find_regions(
         >>> search.p_value, str(search.regions[0])
         (0.01, 'humidity above 0.79...')
     """
+    _check_resolution(n_null, alpha, dependence)
     names, values = pit_scores(pits)
     rows = np.arange(len(values))
     regions: list[Region] = []
     candidate, first_p = None, 1.0
     while len(regions) < most:
-        found = _search(values, columns, rows, n_null, generator)
+        found = _search(values, columns, rows, n_null, dependence, generator)
         if found is None:
             break
         if candidate is None:
@@ -165,24 +184,44 @@ def find_regions(
     return RegionSearch(first_p, names, tuple(regions), candidate)
 
 
+def _check_resolution(n_null: int, alpha: float, dependence: DependentRows | None) -> None:
+    """Refuse a search whose smallest p-value is above its level: it could find nothing."""
+    shifts = math.inf
+    if dependence is not None and dependence.kind == "time":
+        shifts = dependence.count - 1
+    smallest = 1 / (1 + min(n_null, shifts))
+    if smallest > alpha:
+        number = "n_null" if n_null <= shifts else "the number of different times"
+        raise InputError(
+            f"the smallest p-value is {smallest:.3f}, above alpha = {alpha:g}: raise {number}, or "
+            "alpha"
+        )
+
+
 def _search(
     values: Tensor,
     columns: Sequence[InputColumn],
     rows: npt.NDArray[np.int64],
     n_null: int,
+    dependence: DependentRows | None,
     generator: torch.Generator | None,
 ) -> Region | None:
     """The box that stands out most among some of the rows, with its p-value."""
     n, least = len(rows), max(_LEAST, math.ceil(_LEAST_SHARE * len(rows)))
     if n < 2 * least:
         return None
+    if dependence is not None:
+        dependence = replace(dependence, units=dependence.units[rows])
+        if len(np.unique(dependence.units)) < FEWEST_UNITS:
+            return None
     scores = _standardised(values[torch.from_numpy(rows)])
     grids = [grid for grid in _grids(columns, rows, least) if len(grid.kept)]
     if not grids:
         return None
     scan = Scan(grids)
     peak = scan.peak(scores)
-    null = scan.null(scores, n_null, generator)
+    orders = rearrangements(n, n_null, dependence, generator)
+    null = scan.null(_rearranged(scores, order) for order in orders)
     p = p_value(peak.statistic - _ROUNDING, null.numpy())
     return _located(grids[peak.grid], values, scores, rows, least, p)
 
@@ -235,6 +274,12 @@ def _located(
         peak=peak.score,
         weights=weights,
     )
+
+
+def _rearranged(scores: Tensor, order: Tensor) -> Tensor:
+    """Scores of other rows; standardised anew where some rows are taken more often than others."""
+    several = bool((order.bincount(minlength=len(order)) != 1).any())
+    return _standardised(scores[order]) if several else scores[order]
 
 
 def _standardised(values: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ __all__ = [
     "DependentEvidence",
     "dependent_band",
     "dependent_evidence",
-    "dependent_margin",
     "deviation_draws",
+    "rotations",
 ]
 
 ROTATIONS = 10_000
@@ -85,7 +85,7 @@ def dependent_evidence(
         >>> bool(found.p_values[0] > 0.05), round(float(found.floors[0]), 3)
         (True, 0.029)
     """
-    turns = _rotations(rows.degrees, n_null, seed).to(z.device)
+    turns = rotations(rows.degrees, n_null, seed).to(z.device)
     grid = level_grid(levels)[1:-1].to(z.device)
     weights = 1 / (grid * (1 - grid))
     together = torch.zeros(2, len(turns), dtype=torch.float64, device=z.device)
@@ -124,7 +124,7 @@ def dependent_band(
     """
     band = reliability_band(len(z), level=level, levels=levels)
     widths = torch.maximum(band.upper - band.levels, band.levels - band.lower)[1:-1].to(z.device)
-    turns = _rotations(rows.degrees, ROTATIONS, 0).to(z.device)
+    turns = rotations(rows.degrees, ROTATIONS, 0).to(z.device)
     factor = 0.0
     for column in z.double().unbind(-1):
         curves = rows.curves(column, levels=levels)[:, 1:-1] / widths
@@ -134,34 +134,6 @@ def dependent_band(
     inner[1:-1] = factor * widths.cpu()
     lower, upper = (band.levels - inner).clamp_min(0), (band.levels + inner).clamp_max(1)
     return band._replace(lower=lower, upper=upper)
-
-
-def dependent_margin(
-    z: Tensor, rows: DependentRows, *, level: float = BAND_LEVEL, levels: int = LEVELS
-) -> float:
-    r"""Distance between the mean PCE of PITs and that of infinitely many rows like these.
-
-    .. math:: \Big| \int |\hat F_Z - \alpha| - \int |F_Z - \alpha| \Big|
-              \le \int |\hat F_Z - F_Z|,
-
-    so the quantile of the right-hand side over `deviation_draws` bounds the left-hand side, for
-    calibrated forecasts and for others.
-
-    Args:
-        z: PITs `(N, J)`.
-        rows: which of them depend on each other.
-        level: confidence.
-        levels: number of levels.
-
-    Example:
-        >>> from prerank.calibration.dependent_rows import row_units
-        >>> z = torch.rand(400, 1, generator=torch.Generator().manual_seed(0))
-        >>> round(dependent_margin(z, row_units(range(400), None, 400)), 2)
-        0.03
-    """
-    drawn = deviation_draws([z], rows, levels=levels)[0]
-    sizes = torch.stack([part.abs().mean(-1) for part in drawn]).mean(0)
-    return float(sizes.quantile(level))
 
 
 def deviation_draws(
@@ -200,6 +172,16 @@ def deviation_draws(
     ]
 
 
+@lru_cache(maxsize=8)
+def rotations(degrees: int, count: int, seed: int) -> Tensor:
+    """The first unit vector, then random ones: `(count + 1, degrees + 1)`, float64, cached."""
+    source = torch.Generator().manual_seed(seed)
+    turns = torch.randn(count + 1, degrees + 1, generator=source, dtype=torch.float64)
+    turns[0] = 0
+    turns[0, 0] = 1
+    return torch.nn.functional.normalize(turns, dim=-1)
+
+
 def _norms(replicates: Tensor, weights: Tensor) -> Tensor:
     """PCE and weighted square of each curve, `(2, R)`, up to constant factors."""
     return torch.stack([replicates.abs().sum(-1), replicates.square() @ weights])
@@ -224,16 +206,6 @@ def _expected_size(curves: Tensor) -> float:
     bias = math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2))
     deviation = curves[1:].square().mean(0).sqrt() / (bias * math.sqrt(2 / degrees))
     return float(deviation.mean() * math.sqrt(2 / math.pi))
-
-
-@lru_cache(maxsize=8)
-def _rotations(degrees: int, count: int, seed: int) -> Tensor:
-    """The first unit vector, then random ones: `(count + 1, degrees + 1)`."""
-    source = torch.Generator().manual_seed(seed)
-    turns = torch.randn(count + 1, degrees + 1, generator=source, dtype=torch.float64)
-    turns[0] = 0
-    turns[0, 0] = 1
-    return torch.nn.functional.normalize(turns, dim=-1)
 
 
 @lru_cache(maxsize=8)

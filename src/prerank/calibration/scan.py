@@ -8,8 +8,9 @@ for scores :math:`s_k` of mean 0 and variance 1 over the n rows, and a region :m
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from prerank.calibration.axes import Axis
 
 __all__ = ["Grid", "Peak", "Scan"]
 
-_BLOCK = 2**21  # scores that are permuted at once
+_BLOCK = 2**21  # scores that are summed at once
 
 
 @dataclass(frozen=True)
@@ -127,17 +128,15 @@ class Scan:
                 best = Peak(value, score, number, grid.box(box))
         return best
 
-    def null(self, scores: Tensor, replicates: int, generator: torch.Generator | None) -> Tensor:
-        """Largest statistics of scores whose rows are permuted at random, `(replicates,)`."""
-        size = max(1, _BLOCK // scores.numel())
+    def null(self, replicates: Iterator[Tensor]) -> Tensor:
+        """Largest statistic of each of several scores `(N, K)`."""
         found = []
-        for start in range(0, replicates, size):
-            count = min(size, replicates - start)
-            orders = [torch.randperm(self.n, generator=generator) for _ in range(count)]
-            permuted = torch.cat([scores[order] for order in orders], 1)  # (N, count * K)
-            block = permuted.new_full((count,), -math.inf)
-            for grid, cells in zip(self.grids, self._cells(permuted), strict=True):
-                largest = grid.statistics(cells).amax(0).reshape(count, -1).amax(1)
+        for first in replicates:
+            several = [first, *islice(replicates, max(0, _BLOCK // first.numel() - 1))]
+            together = torch.cat(several, 1)  # (N, count * K)
+            block = together.new_full((len(several),), -math.inf)
+            for grid, cells in zip(self.grids, self._cells(together), strict=True):
+                largest = grid.statistics(cells).amax(0).reshape(len(several), -1).amax(1)
                 block = torch.maximum(block, largest)
             found.append(block)
         return torch.cat(found)

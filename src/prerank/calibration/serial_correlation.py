@@ -9,7 +9,7 @@ from torch import Tensor
 
 from prerank.calibration.dependent_rows import DependentRows
 
-__all__ = ["SerialCorrelation", "serial_correlation"]
+__all__ = ["SerialCorrelation", "serial_correlation", "serial_correlations"]
 
 SERIAL_LEVEL = 0.01
 """Chance that independent rows are found to be correlated, over all PITs and lags."""
@@ -50,7 +50,7 @@ def serial_correlation(
     Bonferroni.
 
     Args:
-        pits: of each pre-rank by label, `(..., N, J)`.
+        pits: of each pre-rank by label, `(N, J)`.
         rows: times of the rows; by default their order is that of the rows.
 
     Returns:
@@ -70,7 +70,7 @@ def serial_correlation(
     best: tuple[float, str, int, int, float] = (0.0, "", 0, 0, 0.0)
     tests = 0
     for label, z in pits.items():
-        columns = z.detach().double().movedim(-2, 0).flatten(start_dim=1)
+        columns = z.detach().double()
         centred = columns - columns.mean(0)
         if rows is not None:
             units = torch.from_numpy(rows.units).to(z.device)
@@ -90,4 +90,21 @@ def serial_correlation(
     if p_value >= SERIAL_LEVEL:
         return None
     _, label, at, lag, correlation = best
-    return SerialCorrelation(label, at % pits[label].shape[-1], lag, correlation, p_value)
+    return SerialCorrelation(label, at, lag, correlation, p_value)
+
+
+def serial_correlations(
+    pits: Mapping[str, Tensor], rows: DependentRows | None = None
+) -> dict[int, SerialCorrelation]:
+    """`serial_correlation` of each predictor of a stack, by its number; of those with evidence.
+
+    Args:
+        pits: of each pre-rank by label, `(..., N, J)`.
+        rows: times of the rows.
+    """
+    found = {}
+    for model in range(next(iter(pits.values())).shape[:-2].numel()):
+        own = {label: z.reshape(-1, *z.shape[-2:])[model] for label, z in pits.items()}
+        if (one := serial_correlation(own, rows)) is not None:
+            found[model] = one
+    return found

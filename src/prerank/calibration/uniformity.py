@@ -23,9 +23,19 @@ import torch
 from torch import Tensor
 
 from prerank.calibration.nulls import key_counts, stand_in_keys
-from prerank.defaults import NULL_REPLICATES
+from prerank.defaults import MANY_ROWS, NULL_REPLICATES
+from prerank.numerics.buckets import Buckets
 
-__all__ = ["component_p_values", "joint_p_value", "tail_cells", "tail_levels"]
+__all__ = [
+    "cell_statistics",
+    "component_p_values",
+    "component_statistics",
+    "joint_p_value",
+    "smallest_rank",
+    "tail_buckets",
+    "tail_cells",
+    "tail_levels",
+]
 
 _MIDDLE, _TAIL = 64, 8  # levels between 1/(n + 1) and n/(n + 1), and beyond on either side
 _FURTHEST, _FINEST = 1e-4, 1e-7  # last level times n, and the least that float32 tells from 1
@@ -43,11 +53,14 @@ class _Null(NamedTuple):
 def tail_levels(n: int) -> Tensor:
     """Levels for n PITs, dense in both tails, `(L,)` in float64.
 
+    More than 65,536 PITs have the levels of so many, which float32 barely tells from 0 and 1.
+
     Example:
         >>> levels = tail_levels(300)
         >>> len(levels), bool((levels + levels.flip(0) - 1).abs().max() < 1e-12)
         (80, True)
     """
+    n = min(n, MANY_ROWS)
     top = math.log(n + 1)
     lower = torch.sigmoid(torch.linspace(-top, top, _MIDDLE, dtype=torch.float64)[: _MIDDLE // 2])
     last = max(_FURTHEST / n, min(_FINEST, 0.5 * float(lower[0])))
@@ -60,7 +73,13 @@ def tail_levels(n: int) -> Tensor:
 
 def tail_cells(z: Tensor) -> Tensor:
     """Number of the cell between `tail_levels` that each PIT of `(..., N, J)` lies in."""
-    return torch.bucketize(z.double().contiguous(), tail_levels(z.shape[-2]).to(z.device))
+    return tail_buckets(min(z.shape[-2], MANY_ROWS))(z)
+
+
+@lru_cache(maxsize=16)
+def tail_buckets(n: int) -> Buckets:
+    """The cells between `tail_levels`."""
+    return Buckets(tail_levels(n))
 
 
 def component_p_values(z: Tensor) -> Tensor:
@@ -73,13 +92,34 @@ def component_p_values(z: Tensor) -> Tensor:
         >>> fine > 0.05, wide < 0.001
         (True, True)
     """
+    n = len(z)
+    least = _least(*component_statistics(z), n, n)
+    null = _null(n, min(n, MANY_ROWS)).least
+    return (1 + torch.searchsorted(null, least + _ROUNDING)) / (len(null) + 1)
+
+
+def component_statistics(z: Tensor) -> tuple[Tensor, Tensor]:
+    """A and K of each component of PITs `(N, J)`, each `(J,)`."""
     n, components = z.shape
-    cells = tail_cells(z.cpu())
-    cells = cells + torch.arange(components) * (len(tail_levels(n)) + 1)
-    area, peak = _statistics(key_counts(cells.unsqueeze(0), len(tail_levels(n)) + 1), n)
-    least = _least(area, peak, n)
-    null = _null(n).least
-    return ((1 + torch.searchsorted(null, least + _ROUNDING)) / (len(null) + 1))[0]
+    n_cells = len(tail_levels(n)) + 1
+    keys = tail_cells(z.cpu()) + torch.arange(components) * n_cells
+    area, peak = _statistics(key_counts(keys.unsqueeze(0), n_cells), n, n)
+    return area[0], peak[0]
+
+
+def cell_statistics(counts: Tensor, levels_of: int) -> tuple[Tensor, Tensor]:
+    """Mean of A over the components, and the smallest of their p-values, from counts of PITs.
+
+    Args:
+        counts: of the cells between levels, `(b, J, L + 1)`; each row has n PITs.
+        levels_of: the levels are `tail_levels` of so many PITs.
+
+    Returns:
+        `(b,)` each.
+    """
+    n = int(counts[0, 0].sum())
+    area, peak = _statistics(counts, n, levels_of)
+    return area.mean(-1), _least(area, peak, n, levels_of).amin(-1)
 
 
 def joint_p_value(
@@ -104,9 +144,9 @@ def joint_p_value(
     drawn = stand_in_keys(cells, n_cells=n_cells, n_null=n_null, generator=generator)
     mean, worst = [], []
     for keys in (own, *drawn):
-        area, peak = _statistics(key_counts(keys, n_cells).cpu(), n)
-        mean.append(area.mean(-1))
-        worst.append(_least(area, peak, n).amin(-1))
+        average, smallest = cell_statistics(key_counts(keys, n_cells).cpu(), n)
+        mean.append(average)
+        worst.append(smallest)
     return smallest_rank(torch.stack([-torch.cat(mean), torch.cat(worst)]))
 
 
@@ -127,9 +167,9 @@ def smallest_rank(values: Tensor) -> float:
     return float((keys <= keys[0]).double().mean())
 
 
-def _statistics(counts: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """A and K of counts `(..., L + 1)` of n PITs."""
-    levels = tail_levels(n)
+def _statistics(counts: Tensor, n: int, levels_of: int) -> tuple[Tensor, Tensor]:
+    """A and K of counts `(..., L + 1)` of n PITs between the levels of `levels_of` PITs."""
+    levels = tail_levels(levels_of)
     below = counts.cumsum(-1)[..., :-1]
     middle = slice(_TAIL, len(levels) - _TAIL)
     area = (below[..., middle] / n - levels[middle]).square_().sum(-1) * n
@@ -144,9 +184,9 @@ def _entropies(n: int) -> Tensor:
     return torch.xlogy(k, k / n) + torch.xlogy(n - k, 1 - k / n)
 
 
-def _least(area: Tensor, peak: Tensor, n: int) -> Tensor:
+def _least(area: Tensor, peak: Tensor, n: int, levels_of: int) -> Tensor:
     """The smaller of the p-values of A and K for a single component."""
-    null = _null(n)
+    null = _null(n, min(levels_of, MANY_ROWS))
     return torch.minimum(_tail_share(area, null.area), _tail_share(peak, null.peak))
 
 
@@ -156,12 +196,12 @@ def _tail_share(values: Tensor, null: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=16)
-def _null(n: int) -> _Null:
-    levels = tail_levels(n).numpy()
+def _null(n: int, levels_of: int) -> _Null:
+    levels = tail_levels(levels_of).numpy()
     shares = np.diff(levels, prepend=0, append=1)
     rng = np.random.default_rng([n, len(levels)])
     draws = rng.multinomial(n, shares / shares.sum(), NULL_REPLICATES)
-    parts = [_statistics(torch.from_numpy(part), n) for part in np.array_split(draws, 8)]
+    parts = [_statistics(torch.from_numpy(part), n, levels_of) for part in np.array_split(draws, 8)]
     area, peak = (torch.cat(one) for one in zip(*parts, strict=True))
     ordered = area.sort().values, peak.sort().values
     # Shares of replicates leave out the observation, so they are smaller: the p-value is valid.

@@ -1,19 +1,28 @@
 """`prerank calibrate`: forecasts made elsewhere, repaired without training anything."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from prerank import defaults
-from prerank.cli.calibration_outcome import CalibrationFiles, CalibrationOutcome
-from prerank.cli.messages import named_by, one_line_errors, print_json, working
-from prerank.cli.options import AsJson, KeyColumns, Quiet, SampleAxis, SampleColumn
-from prerank.diagnosis.trial import fit_head, held_out_rows, try_head
-from prerank.files import Forecasts, SampleFile, read_forecasts, read_samples
-from prerank.files.user_tables import Names
-from prerank.recalibration import CalibrationHead
+from prerank.cli.messages import loading, named_by, one_line_errors, print_json, working
+from prerank.cli.options import (
+    AsJson,
+    KeyColumns,
+    Quiet,
+    SampleAxis,
+    SampleColumn,
+    TargetDimensions,
+)
+from prerank.cli.reading import read_as_asked
+
+if TYPE_CHECKING:
+    from prerank.cli.calibration_outcome import CalibrationFiles
+    from prerank.files import Forecasts, SampleFile
+    from prerank.recalibration import CalibrationHead
 
 __all__ = ["calibrate"]
 
@@ -23,11 +32,11 @@ def calibrate(
         Path | None,
         typer.Option(
             help="Predictive samples to calibrate by, of rows that the predictor was not fitted "
-            "to: .parquet, .csv, .npz, .npy or .nc."
+            "to: .parquet, .csv, .npz, .npy, .nc or .zarr."
         ),
     ] = None,
     observations: Annotated[
-        Path | None, typer.Option(help="Their observations: a table, .npy, .npz or .nc.")
+        Path | None, typer.Option(help="Their observations: a table, .npy, .npz, .nc or .zarr.")
     ] = None,
     apply: Annotated[
         Path | None, typer.Option(help="New samples to calibrate; without them, only a report.")
@@ -46,6 +55,7 @@ def calibrate(
     key: KeyColumns = None,
     sample: SampleColumn = None,
     sample_axis: SampleAxis = None,
+    target: TargetDimensions = None,
     time: Annotated[
         str | None,
         typer.Option(
@@ -92,20 +102,25 @@ def calibrate(
     and judged in standard deviations of the observations of each target.
     """
     with one_line_errors():
+        with loading():
+            import pandas as pd
+
+            from prerank.cli.calibration_outcome import CalibrationFiles, CalibrationOutcome
+            from prerank.diagnosis.trial import fit_head, held_out_rows, try_head
+            from prerank.recalibration import CalibrationHead
+
         files = CalibrationFiles(samples, observations, apply, out, head, save_head, report)
         files.check()
         for name, value in {"--targets": targets, "--time": time}.items():
             if head is not None and value:
                 raise typer.BadParameter("not with --head, which is fitted", param_hint=name)
-        reading = _Reading(files, named_by(key, "--key"), sample, sample_axis)
+        reading = _Reading(files, key, sample, sample_axis, target)
         with working("reading", quiet):
-            known = reading.known(named_by(targets, "--targets"), time)
+            known = reading.known(targets, time)
             fitted = None if head is None else CalibrationHead.load(head)
             new = reading.new(known, fitted)
         trial = None
         if known is not None:
-            import pandas as pd
-
             y = pd.DataFrame(known.observations, columns=list(known.targets))
             held = held_out_rows(len(y), held_out, seed=seed, times=known.groups)
             with working("judging on held-out rows", quiet):
@@ -129,21 +144,25 @@ def calibrate(
 class _Reading:
     """Files of samples, and the options on how to read them."""
 
-    files: CalibrationFiles
-    key: Names | None
+    files: "CalibrationFiles"
+    key: Sequence[str] | None
     sample: str | None
     sample_axis: int | None
+    target: Sequence[str] | None
 
-    def known(self, targets: Names | None, time: str | None) -> Forecasts | None:
+    def known(self, targets: Sequence[str] | None, time: str | None) -> "Forecasts | None":
         """Samples with observations, where there are any."""
         samples, observations = self.files.samples, self.files.observations
         if samples is None or observations is None:
             return None
         axes = self._axes(samples, self.files.apply)
-        return read_forecasts(samples, observations, targets=targets, key=self.key, by=time, **axes)
+        axes |= {"key": self.key, "target": self.target}
+        return read_as_asked(samples, observations, targets=targets, by=time, **axes)
 
-    def new(self, known: Forecasts | None, head: CalibrationHead | None) -> SampleFile | None:
+    def new(self, known: "Forecasts | None", head: "CalibrationHead | None") -> "SampleFile | None":
         """Samples to calibrate, of the targets of the others or of the head."""
+        from prerank.files import read_samples
+
         apply, out = self.files.apply, self.files.out
         if apply is None or out is None:
             return None
@@ -151,7 +170,8 @@ class _Reading:
         if known is not None and _is_array(apply) and self.sample_axis is None:
             axes["sample_axis"] = known.sample_axis
         targets = known.targets if known is not None else head.target_names_ if head else ()
-        new = read_samples(apply, targets, key=self.key, **axes)
+        axes |= {"key": named_by(self.key, "--key")}
+        new = read_samples(apply, targets, target=named_by(self.target, "--target"), **axes)
         new.keeps_layout(out)  # or cannot be written, which is better known now
         return new
 

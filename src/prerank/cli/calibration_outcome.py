@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from prerank.cli.diagnose import as_record
+from prerank.cli.findings import as_record
 from prerank.cli.messages import Screen, say
 from prerank.diagnosis.trial import UNITS, HeadTrial
 from prerank.distributions import Ensemble

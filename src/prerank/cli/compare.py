@@ -2,38 +2,46 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 
 from prerank.cli.diagnose import Scale
-from prerank.cli.messages import named_by, one_line_errors, print_json, say, working
+from prerank.cli.messages import loading, one_line_errors, print_json, say, working
 from prerank.cli.options import (
     AsJson,
     ClusterColumn,
     KeyColumns,
     SampleAxis,
     SampleColumn,
+    TargetDimensions,
     TimeColumn,
 )
+from prerank.cli.reading import read_as_asked
 from prerank.defaults import SCALE, SEED
-from prerank.diagnosis import compare as compare_
-from prerank.distributions import Ensemble
 from prerank.errors import InputError
-from prerank.files import Forecasts, read_forecasts
 from prerank.report.wording import joined_names
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from prerank.files import Forecasts
 
 __all__ = ["compare"]
 
 
 def compare(
     samples: Annotated[
-        Path, typer.Option(help="Samples of the first forecast: .parquet, .csv, .npz, .npy or .nc.")
+        Path,
+        typer.Option(
+            help="Samples of the first forecast: .parquet, .csv, .npz, .npy, .nc or .zarr."
+        ),
     ],
     versus: Annotated[Path, typer.Option(help="Samples of the second forecast.")],
-    observations: Annotated[Path, typer.Option(help="Observations: a table, .npy, .npz or .nc.")],
+    observations: Annotated[
+        Path, typer.Option(help="Observations: a table, .npy, .npz, .nc or .zarr.")
+    ],
     targets: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,6 +51,7 @@ def compare(
     key: KeyColumns = None,
     sample: SampleColumn = None,
     sample_axis: SampleAxis = None,
+    target: TargetDimensions = None,
     time: TimeColumn = None,
     cluster: ClusterColumn = None,
     preranks: Annotated[
@@ -66,18 +75,15 @@ def compare(
     Differences are paired by row, with intervals. Rows that only one of the files has are left out.
     """
     with one_line_errors():
+        with loading():
+            from prerank.diagnosis import compare as compare_
+            from prerank.distributions import Ensemble
+
         with working("reading", quiet):
+            columns: dict[str, Any] = {"sample": sample, "sample_axis": sample_axis}
+            columns |= {"target": target, "time": time, "cluster": cluster}
             first, second = (
-                read_forecasts(
-                    file,
-                    observations,
-                    targets=named_by(targets, "--targets"),
-                    key=named_by(key, "--key"),
-                    sample=sample,
-                    sample_axis=sample_axis,
-                    time=time,
-                    cluster=cluster,
-                )
+                read_as_asked(file, observations, targets=targets, key=key, **columns)
                 for file in (samples, versus)
             )
             first, second = _shared(first, second)
@@ -122,14 +128,21 @@ def compare(
             say(str(found))
 
 
-def _numbers(one: Forecasts) -> npt.NDArray[np.int64]:
+def _numbers(one: "Forecasts") -> "npt.NDArray[np.int64]":
     """Rows of the observations that have a forecast."""
+    import numpy as np
+
     return np.arange(len(one.observations)) if one.rows is None else one.rows
 
 
-def _shared(first: Forecasts, second: Forecasts) -> tuple[Forecasts, Forecasts]:
+def _shared(first: "Forecasts", second: "Forecasts") -> "tuple[Forecasts, Forecasts]":
     """The rows and targets that both forecasts have."""
-    targets = [name for name in first.targets if name in second.targets]
+    import numpy as np
+
+    from prerank.files.frames import positions
+
+    shared = set(second.targets)
+    targets = [name for name in first.targets if name in shared]
     if not targets:
         raise InputError(
             f"the files have no target in common: {joined_names(first.targets)} and "
@@ -140,7 +153,7 @@ def _shared(first: Forecasts, second: Forecasts) -> tuple[Forecasts, Forecasts]:
         raise InputError("no row of the observations has a forecast in both files")
     parts = []
     for one, at in zip((first, second), places, strict=True):
-        columns = [one.targets.index(name) for name in targets]
+        columns = positions(targets, one.targets)
         lost = len(one.observations) - len(rows)
         remarks = one.remarks
         if lost:

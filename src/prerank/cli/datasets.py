@@ -4,28 +4,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Column, Table
 
-from prerank.cli.messages import Screen, complain, one_line_errors, print_json, say, split_names
-from prerank.cli.options import AsJson
-from prerank.datasets import DATASETS, Dataset, fetch, find_dataset, import_table, load_table
-from prerank.datasets.collection import (
-    LocalTable,
-    data_folder,
-    is_registered_content,
-    local_mismatch,
-    local_table,
-    local_tables,
-    table_path,
+from prerank.cli.messages import (
+    Screen,
+    complain,
+    loading,
+    one_line_errors,
+    print_json,
+    say,
+    split_names,
 )
-from prerank.datasets.registry import canonical_name
+from prerank.cli.options import AsJson
 from prerank.errors import InputError, PrerankError
-from prerank.files.dataset_tables import MEND, table_shape
+
+if TYPE_CHECKING:
+    from prerank.datasets import Dataset
+    from prerank.datasets.collection import LocalTable
 
 __all__ = ["datasets"]
 
@@ -52,6 +51,9 @@ _LABELS = {"n_rows": "rows in the paper", "n_inputs": "inputs L", "n_targets": "
 @datasets.command("list")
 def list_(folder: Folder = None, as_json: AsJson = False) -> None:
     """List the datasets: the paper's eighteen, and others that are in the folder."""
+    with loading():
+        from prerank.datasets import DATASETS
+        from prerank.datasets.collection import data_folder, local_tables
     place = data_folder() if folder is None else folder
     copies = local_tables(place)
     records = {record.name: record for record in DATASETS}
@@ -113,23 +115,28 @@ def fetch_(
     """Download public originals, check their SHA-256, encode them and write NAME.parquet."""
     if bool(names) == everything:
         raise typer.BadParameter("name datasets, or give --all", param_hint="NAME")
+    with loading():
+        from prerank.datasets import DATASETS, fetch
+        from prerank.datasets.collection import local_mismatch, table_path
+        from prerank.files.dataset_tables import table_shape
     chosen = [_record(name) for name in names or ()] or [d for d in DATASETS if d.fetchable]
     failed = False
-    for record in chosen:
-        path = table_path(record.name, out)
-        problem = local_mismatch(record, out)
-        if path.is_file() and not problem and not force:
-            say(f"{record.name} is already there: {path} (--force downloads it again)")
-            continue
-        if problem and record.fetchable:
-            say(f"{record.name} is fetched again: {' '.join(problem.split())}")
-        try:
-            with _progress(record) as on_bytes:
-                path = fetch(record, out, origin=origin, force=force, on_bytes=on_bytes)
-            say(f"{record.name}: {_shape(*table_shape(path))} in {path}")
-        except PrerankError as error:  # the others may still come
-            failed = True
-            complain(error)
+    with one_line_errors():
+        for record in chosen:
+            path = table_path(record.name, out)
+            problem = local_mismatch(record, out)
+            if path.is_file() and not problem and not force:
+                say(f"{record.name} is already there: {path} (--force downloads it again)")
+                continue
+            if problem and record.fetchable:
+                say(f"{record.name} is fetched again: {' '.join(problem.split())}")
+            try:
+                with _progress(record) as on_bytes:
+                    path = fetch(record, out, origin=origin, force=force, on_bytes=on_bytes)
+                say(f"{record.name}: {_shape(*table_shape(path))} in {path}")
+            except PrerankError as error:  # the others may still come
+                failed = True
+                complain(error)
     if everything:
         others = ", ".join(record.name for record in DATASETS if not record.fetchable)
         say(f"Not to be fetched, see `prerank datasets show NAME`: {others}")
@@ -157,6 +164,9 @@ def import_(
     wanted = split_names(targets, "--targets")
     chosen = None if inputs is None else split_names(inputs, "--inputs")
     with one_line_errors():
+        with loading():
+            from prerank.datasets import import_table
+
         done = import_table(path, wanted, out, name, chosen, header=header)
     for column, reason in done.removed.items():
         say(f"left out column {column!r}: {reason}")
@@ -176,7 +186,7 @@ def import_(
         )
 
 
-def _entry(name: str, record: Dataset | None, copy: LocalTable | None) -> dict[str, Any]:
+def _entry(name: str, record: "Dataset | None", copy: "LocalTable | None") -> dict[str, Any]:
     """One row of the list; a name that is not in the registry is a table of the user's own."""
     local = _place(copy)
     known = local or dict.fromkeys(_LABELS)
@@ -191,6 +201,11 @@ def _entry(name: str, record: Dataset | None, copy: LocalTable | None) -> dict[s
 
 def _facts(name: str, folder: Path | None) -> dict[str, Any]:
     """All of a record, and how the table here compares to it; or a table of the user's own."""
+    with loading():
+        from prerank.datasets import DATASETS, load_table
+        from prerank.datasets.collection import is_registered_content, local_table
+        from prerank.datasets.registry import canonical_name
+
     copy = local_table(name, folder)
     if copy and all(record.name != canonical_name(name) for record in DATASETS):
         table = load_table(name, folder)
@@ -210,7 +225,7 @@ def _facts(name: str, folder: Path | None) -> dict[str, Any]:
     return facts | {"local": local}
 
 
-def _place(copy: LocalTable | None) -> dict[str, Any] | None:
+def _place(copy: "LocalTable | None") -> dict[str, Any] | None:
     if copy is None:
         return None
     counts = dict(zip(_LABELS, copy.shape or (None, None, None), strict=True))
@@ -218,6 +233,8 @@ def _place(copy: LocalTable | None) -> dict[str, Any] | None:
 
 
 def _status(local: dict[str, Any] | None) -> str:
+    from prerank.files.dataset_tables import MEND
+
     if local is None:
         return "no"
     if local["problem"]:
@@ -227,7 +244,7 @@ def _status(local: dict[str, Any] | None) -> str:
     return f"{_shape(*(local[key] for key in _LABELS))} in {local['path']}{judgement}"
 
 
-def _import_command(record: Dataset) -> str:
+def _import_command(record: "Dataset") -> str:
     options = f"--name {record.name} --targets {','.join(record.targets)}"
     inputs = f" --inputs {','.join(record.inputs)}" if record.inputs else ""
     return (
@@ -235,7 +252,9 @@ def _import_command(record: Dataset) -> str:
     )
 
 
-def _record(name: str) -> Dataset:
+def _record(name: str) -> "Dataset":
+    from prerank.datasets import find_dataset
+
     try:
         return find_dataset(name)
     except InputError as error:
@@ -243,8 +262,16 @@ def _record(name: str) -> Dataset:
 
 
 @contextmanager
-def _progress(record: Dataset) -> Iterator[Any]:
+def _progress(record: "Dataset") -> Iterator[Any]:
     """A bar on a terminal, nothing elsewhere; gives the function that moves it."""
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TransferSpeedColumn,
+    )
+
     console = Screen(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),

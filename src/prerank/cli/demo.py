@@ -7,23 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.table import Column, Table
 
 from prerank import defaults
 from prerank.cli.fit import MaxEpochs, Seed
-from prerank.cli.messages import Screen, one_line_errors
-from prerank.diagnosis import Diagnosis
-from prerank.files import check_file, write_atomically, writing
-from prerank.report import ReliabilityGrid
+from prerank.cli.messages import Screen, loading, one_line_errors
 from prerank.report.wording import p_text
-from prerank.training import Selection
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from prerank.diagnosis import Diagnosis
     from prerank.estimators import MixtureRegressor
+    from prerank.training import Selection
 
 __all__ = ["demo"]
 
@@ -56,6 +53,10 @@ def demo(
     second model's penalty has the strength that is selected on the other rows.
     """
     with one_line_errors():
+        with loading():
+            import prerank.estimators  # noqa: F401
+            from prerank.files import check_file
+
         check_file(out / _FIGURE)
         _compare(out, seed, max_epochs)
 
@@ -91,6 +92,8 @@ def _compare(out: Path, seed: int, max_epochs: int) -> None:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Steps this small gain nothing from more threads, and on a busy machine wait for them."""
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -120,7 +123,7 @@ def _fitted(
         return model.fit(x, y)
 
 
-def _trace(selection: Selection) -> Table:
+def _trace(selection: "Selection") -> Table:
     names = ("strength", "excess", "energy score", "within budget", "improves", "")
     table = _table("Selection of the strength, on validation rows", *names)
     for row in selection.trace:
@@ -143,7 +146,7 @@ def _table(title: str, *numbers: str, left: str | None = None) -> Table:
     return Table(*([left] if left else []), *columns, title=title, title_justify="left")
 
 
-def _comparison(before: Diagnosis, after: Diagnosis, energies: Sequence[float]) -> Table:
+def _comparison(before: "Diagnosis", after: "Diagnosis", energies: Sequence[float]) -> Table:
     names = ("excess before", "after", "p (Holm) before", "after")
     table = _table("Before and after, on held-out rows (* in the penalty)", *names, left="pre-rank")
     penalised = _PENALTY.split("+")
@@ -163,7 +166,7 @@ def _comparison(before: Diagnosis, after: Diagnosis, energies: Sequence[float]) 
     return table
 
 
-def _verdict(selection: Selection, before: Diagnosis, after: Diagnosis) -> list[str]:
+def _verdict(selection: "Selection", before: "Diagnosis", after: "Diagnosis") -> list[str]:
     """What a reader may conclude, in words, whichever way it went."""
     if selection.strength is None:
         return [
@@ -187,12 +190,15 @@ def _verdict(selection: Selection, before: Diagnosis, after: Diagnosis) -> list[
     return lines
 
 
-def _miscalibrated(found: Diagnosis) -> list[str]:
+def _miscalibrated(found: "Diagnosis") -> list[str]:
     return [label for label, row in found.by_prerank.items() if row.p_holm < _SIGNIFICANT]
 
 
-def _write_figure(path: Path, before: Diagnosis, after: Diagnosis) -> Path:
+def _write_figure(path: Path, before: "Diagnosis", after: "Diagnosis") -> Path:
     from matplotlib.figure import Figure
+
+    from prerank.files import write_atomically, writing
+    from prerank.report import ReliabilityGrid
 
     grid = ReliabilityGrid({"before": before.displays(), "after": after.displays()})
     figure = Figure(figsize=grid.size, layout="constrained")  # without a window

@@ -7,10 +7,8 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from prerank.cli.messages import Screen, one_line_errors, print_json, say
+from prerank.cli.messages import Screen, loading, one_line_errors, print_json, say
 from prerank.cli.options import AsJson
-from prerank.preranks import parse
-from prerank.report.wording import EXPLANATIONS, explanation_of
 
 __all__ = ["explain"]
 
@@ -34,9 +32,9 @@ def explain(
 ) -> None:
     """Say what a pre-rank asks of a prediction, and what its deviations mean."""
     with one_line_errors():
-        labels = list(EXPLANATIONS)
-        if prerank is not None:
-            labels = [term.label for term in parse(prerank)]
+        from prerank.report.explanations import EXPLANATIONS, explanation_of
+
+        labels = list(EXPLANATIONS) if prerank is None else _labels(prerank)
         explanations = {label: asdict(explanation_of(label)) for label in labels}
         if as_json:
             print_json(explanations)
@@ -54,3 +52,15 @@ def explain(
             for name, text in words.items():
                 table.add_row(_HEADINGS[name], escape(text))
             Screen().print(table)
+
+
+def _labels(spec: str) -> list[str]:
+    """Labels of the terms of a description: bare names have a meaning without torch."""
+    from prerank.report.explanations import EXPLANATIONS
+
+    names = spec.split("+")
+    if all(name in EXPLANATIONS for name in names):
+        return names
+    with loading():
+        from prerank.preranks import parse
+    return [term.label for term in parse(spec)]

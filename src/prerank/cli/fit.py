@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prerank import defaults
-from prerank.cli.diagnose import as_record
-from prerank.cli.messages import Screen, named_by, one_line_errors, print_json, say, working
+from prerank.cli.messages import (
+    Screen,
+    loading,
+    named_by,
+    one_line_errors,
+    print_json,
+    say,
+    working,
+)
 from prerank.cli.options import AsJson, Quiet
 from prerank.errors import InputError
-from prerank.files import new_folder
-from prerank.files.user_tables import read_training_table
 
 if TYPE_CHECKING:
     from prerank.estimators import MixtureRegressor
@@ -26,7 +31,7 @@ _FEWEST_ROWS = 30
 _LARGEST_SEED = 2**32 - 1  # of numpy's generator
 
 MaxEpochs = Annotated[
-    int, typer.Option(min=1, help="Most passes over the data: fewer are quicker and worse.")
+    int, typer.Option(min=1, help="Maximum number of passes over the training rows.")
 ]
 Seed = Annotated[
     int,
@@ -57,7 +62,8 @@ def fit(
     method: Annotated[
         str,
         typer.Option(
-            help="`head` calibrates behind the network, `network` in it, `none` not at all."
+            help="How to calibrate: `head` fits a calibration head to rows that the network has "
+            "not seen, `network` trains it with a penalty, `none` does neither."
         ),
     ] = defaults.METHOD,
     members: Annotated[
@@ -82,7 +88,8 @@ def fit(
     discrete: Annotated[
         str,
         typer.Option(
-            help="Targets with few values or atoms: `auto` finds and rounds them, or off."
+            help="Targets with few values or atoms: `auto` detects them and rounds their "
+            "forecasts, `off` treats all targets as continuous."
         ),
     ] = defaults.DISCRETE,
     components: Annotated[
@@ -109,12 +116,16 @@ def fit(
     is done: a command that fails leaves nothing behind.
     """
     with one_line_errors():
-        from sklearn.model_selection import train_test_split
+        with loading():
+            from sklearn.model_selection import train_test_split
 
-        from prerank.estimators import MixtureRegressor
-        from prerank.estimators.model_page import fit_page
-        from prerank.estimators.persistence import REPORT, check_model_folder
-        from prerank.report.html import write_page
+            from prerank.cli.findings import as_record
+            from prerank.estimators import MixtureRegressor
+            from prerank.estimators.model_folder import REPORT, check_model_folder
+            from prerank.estimators.model_page import fit_page
+            from prerank.files import new_folder
+            from prerank.files.user_tables import read_training_table
+            from prerank.report.html import write_page
 
         check = partial(check_model_folder, replace=force)
         check(out)

@@ -25,6 +25,7 @@ from rich.text import Text
 
 from prerank.errors import MissingLibraryError, PrerankError
 from prerank.files.visible_text import visible
+from prerank.interrupts import leave_when_interrupted, restore
 
 __all__ = [
     "INTERRUPTED",
@@ -32,6 +33,7 @@ __all__ = [
     "UNFINISHED",
     "Screen",
     "complain",
+    "loading",
     "named_by",
     "one_line_errors",
     "print_json",
@@ -63,6 +65,7 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
 def one_line_errors() -> Iterator[None]:
     """End the command with one line if its input or the file system does not allow it."""
     try:
+        restore()  # an interrupt has something to undo from here on
         with _terminable():
             yield
     except (BrokenPipeError, MissingLibraryError):
@@ -78,6 +81,17 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt as error:
         complain("interrupted: nothing half done is left")
         raise typer.Exit(INTERRUPTED) from error
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Import what a command works with: where it is run, since its help needs none of that."""
+    undo = leave_when_interrupted()
+    try:
+        yield
+    finally:
+        if undo:
+            restore()
 
 
 def terminal(quiet: bool) -> Console | None:

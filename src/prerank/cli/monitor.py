@@ -4,27 +4,35 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 
-from prerank.cli.messages import MISCALIBRATED, named_by, one_line_errors, print_json, say, working
-from prerank.cli.options import AsJson, KeyColumns, SampleAxis, SampleColumn
-from prerank.diagnosis import Monitor
-from prerank.distributions import Ensemble
+from prerank.cli.messages import (
+    MISCALIBRATED,
+    loading,
+    one_line_errors,
+    print_json,
+    say,
+    working,
+)
+from prerank.cli.options import AsJson, KeyColumns, SampleAxis, SampleColumn, TargetDimensions
+from prerank.cli.reading import read_as_asked
 from prerank.errors import InputError
-from prerank.files import FileLock, Forecasts, check_file, read_forecasts, writing
-from prerank.inputs import as_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from prerank.diagnosis import Monitor
+    from prerank.files import Forecasts
 
 __all__ = ["monitor"]
 
 
 def monitor(
     samples: Annotated[
-        Path, typer.Option(help="Predictive samples of new rows: .parquet, .csv, .npz or .nc.")
+        Path,
+        typer.Option(help="Predictive samples of new rows: a table, .npz, .nc or .zarr."),
     ],
     observations: Annotated[Path, typer.Option(help="Observations of these rows.")],
     state: Annotated[
@@ -42,6 +50,7 @@ def monitor(
     key: KeyColumns = None,
     sample: SampleColumn = None,
     sample_axis: SampleAxis = None,
+    target: TargetDimensions = None,
     alpha: Annotated[
         float | None, typer.Option(help="Probability of a false alarm, ever (default: 0.01).")
     ] = None,
@@ -70,10 +79,14 @@ def monitor(
 
     The first call creates the file of the state, with its settings (--alpha, --preranks, --lead,
     --scale, --seed); later calls keep them. Rows come in the order of time. Rows that were added
-    before are refused: those not later than the last one with --time, and those with the same
-    samples and observation without.
+    before are refused: with --time, those not later than the last one; without, a file that begins
+    with rows of earlier ones, with ten different observations at least.
     """
     with one_line_errors():
+        with loading():
+            import prerank.diagnosis  # noqa: F401
+            from prerank.files import check_file, writing
+
         if skip_seen and time is None:
             raise InputError("--skip-seen needs --time, which tells what is new")
         for out in (state, plot) if plot is not None else (state,):
@@ -83,10 +96,9 @@ def monitor(
         with _locked(state):
             watch = _opened(state, {k: v for k, v in given.items() if v is not None})
             with working("reading", quiet):
-                columns: dict[str, Any] = {"sample": sample, "sample_axis": sample_axis, "by": time}
-                columns["targets"] = named_by(targets, "--targets")
-                columns["key"] = named_by(key, "--key")
-                new = read_forecasts(samples, observations, **columns)
+                columns: dict[str, Any] = {"sample": sample, "sample_axis": sample_axis}
+                columns |= {"target": target, "by": time}
+                new = read_as_asked(samples, observations, targets=targets, key=key, **columns)
             with working("adding rows", quiet), writing(state):
                 added = _add(watch, new, skip_seen)
                 if added:
@@ -110,14 +122,18 @@ def monitor(
 @contextmanager
 def _locked(state: Path) -> "Iterator[None]":
     """Keep other commands from adding rows to the same state meanwhile."""
+    from prerank.files import FileLock, writing
+
     with writing(state), FileLock(state.with_name(f".{state.name}.lock")) as free:
         if not free:
             raise InputError(f"{state} is in use by another command: wait for its end")
         yield
 
 
-def _opened(state: Path, given: dict[str, Any]) -> Monitor:
+def _opened(state: Path, given: dict[str, Any]) -> "Monitor":
     """The state in a file, or a new one; settings other than those of the file are refused."""
+    from prerank.diagnosis import Monitor
+
     if not state.exists():
         return Monitor(**given)
     watch = Monitor.load(state)
@@ -128,9 +144,13 @@ def _opened(state: Path, given: dict[str, Any]) -> Monitor:
     return watch
 
 
-def _add(watch: Monitor, new: Forecasts, skip_seen: bool) -> int:
+def _add(watch: "Monitor", new: "Forecasts", skip_seen: bool) -> int:
     """Add rows in the order of their time, if there is one, and return how many."""
+    import numpy as np
     import pandas as pd
+
+    from prerank.distributions import Ensemble
+    from prerank.inputs import as_ranks
 
     rows: npt.NDArray[np.int64] = np.arange(len(new.observations))
     if new.groups is not None:
@@ -148,7 +168,7 @@ def _add(watch: Monitor, new: Forecasts, skip_seen: bool) -> int:
     return len(rows)
 
 
-def _draw(watch: Monitor, path: Path) -> None:
+def _draw(watch: "Monitor", path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
@@ -159,7 +179,7 @@ def _draw(watch: Monitor, path: Path) -> None:
         raise InputError(f"{path}: {error}") from error
 
 
-def _record(watch: Monitor, added: int, new: Forecasts) -> dict[str, Any]:
+def _record(watch: "Monitor", added: int, new: "Forecasts") -> dict[str, Any]:
     at = watch.alarm_row
     return {
         "alarm": watch.alarm,

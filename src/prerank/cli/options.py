@@ -11,6 +11,7 @@ __all__ = [
     "Quiet",
     "SampleAxis",
     "SampleColumn",
+    "TargetDimensions",
     "TimeColumn",
 ]
 
@@ -31,13 +32,25 @@ ClusterColumn = Annotated[
         "depend on each other.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no words on success.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print no progress, and nothing on success.")
+]
 KeyColumns = Annotated[
     list[str] | None,
     typer.Option(metavar="NAMES", help="Columns that identify the forecast of a row."),
 ]
 SampleColumn = Annotated[
-    str | None, typer.Option(help="Column or dimension that numbers the samples.")
+    str | None,
+    typer.Option("--sample", "--member", help="Column or dimension that numbers the samples."),
+]
+TargetDimensions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        metavar="DIMENSIONS",
+        help="Dimensions of netCDF files and zarr stores whose places form one event, as "
+        "station,lead (default: none; all are rows).",
+    ),
 ]
 SampleAxis = Annotated[
     int | None, typer.Option(help="Axis of the samples in an array (default: 0).")

@@ -4,20 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
-from rich.progress import track
 
 from prerank import defaults
-from prerank.cli.messages import Screen, one_line_errors, print_json, say
+from prerank.cli.messages import Screen, loading, one_line_errors, print_json, say
 from prerank.cli.options import AsJson, Quiet
 from prerank.errors import InputError
-from prerank.files import check_file, write_atomically, write_samples, writing
-from prerank.files.user_tables import read_inputs
 from prerank.files.visible_text import formula_safe
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
 
     from prerank.estimators import MixtureRegressor
@@ -55,7 +51,10 @@ def predict(
     Columns of DATA that the model does not know are ignored; those that it misses are named.
     """
     with one_line_errors():
-        from prerank.estimators import load_model
+        with loading():
+            from prerank.estimators import load_model
+            from prerank.files import check_file, write_atomically, write_samples, writing
+            from prerank.files.user_tables import read_inputs
 
         levels = _levels(quantiles)
         suffix = out.suffix.lower()
@@ -137,7 +136,9 @@ def _summary(
     model: "MixtureRegressor", x: "pd.DataFrame", levels: list[float], quiet: bool
 ) -> "pd.DataFrame":
     """Columns `row`, then `TARGET_mean`, `TARGET_q05`, ... for each target."""
+    import numpy as np
     import pandas as pd
+    from rich.progress import track
 
     starts = range(0, len(x), _CHUNK_ROWS)
     console = Screen(stderr=True)

@@ -5,18 +5,27 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from prerank.cli.messages import UNFINISHED, one_line_errors, print_json, say, terminal
+from prerank import defaults
+from prerank.cli.messages import (
+    UNFINISHED,
+    loading,
+    one_line_errors,
+    print_json,
+    say,
+    terminal,
+)
 from prerank.cli.options import AsJson
 from prerank.errors import InputError
-from prerank.study import PRESETS, Plan, Store, StudyProgress, Unit, check_datasets, run_study
-from prerank.study.engines import Event, open_engine
-from prerank.study.report_files import write_comparison, write_report
-from prerank.study.work import device_name, worker_environment
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from prerank.study import Plan, StudyProgress, Unit
+    from prerank.study.engines import Event
 
 __all__ = ["study"]
 
@@ -26,7 +35,9 @@ study = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(file_okay=False, help="Folder of the study.")]
-PlanName = Annotated[str, typer.Argument(help=f"A TOML file, or one of {', '.join(PRESETS)}.")]
+PlanName = Annotated[
+    str, typer.Argument(help=f"A TOML file, or one of {', '.join(defaults.PRESETS)}.")
+]
 
 
 @study.command()
@@ -65,6 +76,9 @@ def run(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all results first, and redo the broken ones.")
     ] = False,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0, help="Seconds between checkpoints inside a unit.")
+    ] = defaults.CHECKPOINT_EVERY,
     change: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,6 +93,11 @@ def run(
     one folder. Exit code 3 means that units are left: time was up, or another call works on them.
     """
     with one_line_errors():
+        with loading():
+            from prerank.study import Plan, Store, check_datasets, run_study
+            from prerank.study.engines import open_engine
+            from prerank.study.work import device_name, worker_environment
+
         chosen = _changed(Plan.read(plan), change or [])
         if engine != "ray" and not (out / "plan.toml").exists():
             check_datasets(chosen.datasets)
@@ -99,6 +118,7 @@ def run(
                 out,
                 device=place,
                 time_limit=time_limit,
+                checkpoint_every=checkpoint_every,
                 engine=runs_on,
                 on_progress=show,
                 on_event=_print_trouble,
@@ -126,6 +146,10 @@ def report(
 ) -> None:
     """Write tables, figures and a page, beside the published numbers where there are some."""
     with one_line_errors():
+        with loading():
+            from prerank.study import Store
+            from prerank.study.report_files import write_report
+
         page = write_report(Store(folder), out)
     say(f"Tables, figures and the page: {page}")
 
@@ -141,6 +165,9 @@ def compare(
     of the path, if the others differ in that part only.
     """
     with one_line_errors():
+        with loading():
+            from prerank.study.report_files import write_comparison
+
         rows, left = write_comparison(folders, out)
     for name, count in left.items():
         if count:
@@ -158,6 +185,9 @@ def status(
 ) -> None:
     """Say what is done and what is left."""
     with one_line_errors():
+        with loading():
+            from prerank.study import Store
+
         store = Store(folder)
         left = store.left()
         broken = store.broken() if verify else {}
@@ -180,6 +210,9 @@ def status(
 def plan(name: PlanName) -> None:
     """Print a plan as TOML, to be changed and run."""
     with one_line_errors():
+        with loading():
+            from prerank.study import Plan
+
         say(Plan.read(name).to_toml(), nl=False)
 
 
@@ -187,7 +220,7 @@ def _units(count: int) -> str:
     return "1 unit is" if count == 1 else f"{count} units are"
 
 
-def _changed(plan: Plan, changes: list[str]) -> Plan:
+def _changed(plan: "Plan", changes: list[str]) -> "Plan":
     pairs = [change.partition("=") for change in changes]
     for entry, equals, _ in pairs:
         if not equals or not entry.strip():
@@ -195,15 +228,17 @@ def _changed(plan: Plan, changes: list[str]) -> Plan:
     return plan.changed({entry.strip(): value for entry, _, value in pairs})
 
 
-def _print_trouble(event: Event) -> None:
+def _print_trouble(event: "Event") -> None:
     """Print what is tried again, and whether in vain; the error at the end names all failures."""
     if event.kind == "retried" or (event.kind == "failed" and event.attempt > 1):
         say(str(event), err=True)
 
 
 @contextmanager
-def _progress_bar(quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None]:
+def _progress_bar(quiet: bool) -> Iterator["Callable[[StudyProgress], None] | None"]:
     """A callback that draws units, and the epochs of each; None without a terminal."""
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = terminal(quiet)
     if console is None:
         yield None
@@ -214,7 +249,7 @@ def _progress_bar(quiet: bool) -> Iterator[Callable[[StudyProgress], None] | Non
         whole = bar.add_task("units", total=None, note="")
         lines: dict[Unit, TaskID] = {}
 
-        def show(progress: StudyProgress) -> None:
+        def show(progress: "StudyProgress") -> None:
             unit, training = progress.unit, progress.training
             left = "" if math.isnan(progress.left) else f"about {progress.left:.0f} s left"
             bar.update(whole, completed=progress.done, total=progress.units, note=left)

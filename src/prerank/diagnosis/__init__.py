@@ -2,18 +2,21 @@
 
 from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.comparison import Comparison, compare
+from prerank.diagnosis.diagnoser import Diagnoser
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
 from prerank.diagnosis.equivalence import Equivalence
 from prerank.diagnosis.measurement import diagnose, diagnose_by
 from prerank.diagnosis.monitors import Monitor
 from prerank.diagnosis.omnibus_check import check_omnibus
+from prerank.diagnosis.regional_diagnosis import WhereDiagnosis
 from prerank.diagnosis.verdict import Verdict
-from prerank.diagnosis.where import WhereDiagnosis, diagnose_where, regions_of_pits
+from prerank.diagnosis.where import diagnose_where, regions_of_pits
 from prerank.distributions.affine import sample_spread
 
 __all__ = [
     "ALL",
     "Comparison",
+    "Diagnoser",
     "Diagnosis",
     "Equivalence",
     "Finding",

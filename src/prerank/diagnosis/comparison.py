@@ -1,6 +1,6 @@
 """Which of two forecasts of the same rows is better calibrated, and which scores better?"""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,17 +10,20 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.adapters.dimension_matching import Names
+from prerank.adapters.named_arguments import NamedCall, accepts_names
 from prerank.calibration import pce_floor
-from prerank.calibration.dependent_rows import DependentRows, row_units
+from prerank.calibration.dependent_rows import FEWEST_UNITS, DependentRows, row_units
 from prerank.calibration.paired_errors import PairedDifference, pce_difference, score_difference
 from prerank.defaults import BAND_LEVEL, LEVELS, N_SAMPLES, SCALE, SEED, SIGNIFICANCE
 from prerank.diagnosis.diagnoses import Diagnosis
 from prerank.diagnosis.measurement import diagnose
 from prerank.distributions import affine
 from prerank.distributions.affine import divisors_of
+from prerank.distributions.ensemble import check_unweighted
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.extras import needed_by
-from prerank.inputs import check_distribution, check_observations
+from prerank.inputs import as_generator, check_distribution, check_observations
 from prerank.preranks import PreRankLike
 from prerank.report.wording import aligned_lines, p_text
 from prerank.scores import energy_score, nll
@@ -126,6 +129,7 @@ class Comparison:
         return "\n".join(lines)
 
 
+@accepts_names(NamedCall.whole)
 def compare(
     dist_a: Distribution,
     dist_b: Distribution,
@@ -139,7 +143,10 @@ def compare(
     scale: object = SCALE,
     levels: int = LEVELS,
     level: float = BAND_LEVEL,
-    generator: int = SEED,
+    generator: torch.Generator | int | None = SEED,
+    member: Hashable | None = None,
+    target: Names | None = None,
+    rows: Names | None = None,
 ) -> Comparison:
     """Compare two forecasts of the same rows: calibration and scores, paired by row.
 
@@ -149,9 +156,9 @@ def compare(
     those levels at which the intervals reach 0.
 
     Args:
-        dist_a: `batch_shape (N,)`, `event_shape (D,)`.
+        dist_a: `batch_shape (N,)`, `event_shape (D,)`; samples must have equal weights.
         dist_b: likewise.
-        y: observations `(N, D)`.
+        y: observations `(N, D)`, ten rows at least.
         preranks: which ones; by default all of the paper's that apply to both.
         time: as in `diagnose`.
         cluster: as in `diagnose`.
@@ -160,7 +167,12 @@ def compare(
         scale: as in `diagnose`; `"samples"` takes the spread of the samples of `dist_a` for both.
         levels: number of levels of the PCE.
         level: confidence of the intervals.
-        generator: a seed; both forecasts get the same.
+        generator: a generator or seed; None draws from torch's global state. Both forecasts get the
+            same draws.
+        member: the dimension of the members, where the forecasts and `y` are of xarray
+            (`prerank.adapters.named_forecast`).
+        target: the dimensions that form one event, likewise.
+        rows: the other dimensions, likewise.
 
     Example:
         >>> from torch.distributions import MultivariateNormal
@@ -174,6 +186,8 @@ def compare(
         ['excess', 'excess', 'energy score', 'NLL']
     """
     dists = check_distribution(dist_a), check_distribution(dist_b)
+    for dist in dists:
+        check_unweighted(dist, "compare")
     if len(dist_a.batch_shape) != 1 or dist_a.batch_shape != dist_b.batch_shape:
         raise ShapeError(
             "two forecasts of the same rows must both have batch_shape (N,), got "
@@ -187,11 +201,14 @@ def compare(
     divisors, _ = divisors_of(scale, dist_a, observed, None)
     n = len(observed)
     rows = row_units(time, cluster, n) or DependentRows("row", np.arange(n))
+    seed = _seed_of(generator)
     options: dict[str, Any] = {
         **{"preranks": preranks, "n_samples": n_samples, "levels": levels},
-        **{"scale": divisors, "generator": generator, "time": time, "cluster": cluster},
+        **{"scale": divisors, "generator": seed, "time": time, "cluster": cluster},
     }
     first, second = (diagnose(dist, y, **options) for dist in dists)
+    if n < FEWEST_UNITS:
+        raise InputError(f"{n} rows are too few for intervals: {FEWEST_UNITS} are needed")
     skipped = first.skipped | second.skipped
     labels = [label for label in first.pits if label in second.pits]
     if not labels:
@@ -199,14 +216,22 @@ def compare(
     found = {}
     for name, chosen in [*((label, [label]) for label in labels), (MEAN, labels)]:
         a, b = ([one.pits[label] for label in chosen] for one in (first, second))
-        difference = pce_difference(a, b, rows, level=level, levels=levels, seed=generator)
+        difference = pce_difference(a, b, rows, level=level, levels=levels, seed=seed)
         found[EXCESS, name] = _less_floor(difference, pce_floor(n, levels=levels))
-    for measure, scores in _scores(dists, y, observed, divisors, n_samples, generator).items():
+    for measure, scores in _scores(dists, y, observed, divisors, n_samples, seed).items():
         if isinstance(scores, str):
             skipped[measure] = scores
         else:
             found[measure, ""] = score_difference(scores[0], scores[1], rows, level=level)
     return Comparison(names, found, (first, second), level, rows.assumption, skipped)
+
+
+def _seed_of(generator: torch.Generator | int | None) -> int:
+    """A seed that both forecasts share."""
+    source = as_generator(generator, "compare")
+    if isinstance(generator, int | np.integer):
+        return int(generator)
+    return int(torch.randint(2**31, (), generator=source))
 
 
 def _less_floor(found: PairedDifference, floor: float) -> PairedDifference:

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from prerank.calibration import ReliabilityCurve, pce_floor, reliability_curve
-from prerank.calibration.causes import Causes
+from prerank.calibration.causes import MARGINAL, Causes
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.evidence import ALL, Finding, curve_band, evidence_of
-from prerank.calibration.rotations import dependent_margin
 from prerank.calibration.serial_correlation import SerialCorrelation
 from prerank.defaults import BAND_LEVEL, LEVELS, UNITS
 from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.diagnosis.equivalence import Equivalence, equivalence_of
-from prerank.diagnosis.verdict import Verdict, reach_verdict
+from prerank.diagnosis.verdict import Verdict, reach_verdict, target_words
 from prerank.extras import needed_by
 from prerank.pits.ranks import WEIGHTED
 from prerank.report import ReliabilityDisplay, ReliabilityGrid
@@ -46,11 +45,12 @@ class Diagnosis:
         pits: PITs of each pre-rank by label, `(..., N, J)`.
         skipped: label and reason of each pre-rank that does not apply.
         levels: number of levels of PCE and curves.
-        remarks: what else was noticed and can be done, in sentences.
+        common_remarks: what else was noticed of the forecast, in sentences.
         tests: over how many p-values `p_holm` is corrected; None for those of the pre-ranks.
         units: in which the targets were judged.
         dependence: which rows depend on each other; None where they are taken as independent.
-        serial: the clearest correlation between neighbouring rows or times, if there is evidence.
+        serials: the clearest correlation between neighbouring rows or times, where there is
+            evidence, by the number of the predictor.
         causes: of failures, by the number of the predictor.
     """
 
@@ -58,17 +58,27 @@ class Diagnosis:
     pits: dict[str, Tensor]
     skipped: dict[str, str]
     levels: int = LEVELS
-    remarks: tuple[str, ...] = ()
+    common_remarks: tuple[str, ...] = ()
     tests: int | None = None
     units: str = UNITS
     dependence: DependentRows | None = None
-    serial: SerialCorrelation | None = None
+    serials: dict[int, SerialCorrelation] = field(default_factory=dict)
     causes: dict[int, Causes] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return int(next(iter(self.pits.values())).shape[-2])
+
+    @property
+    def serial(self) -> SerialCorrelation | None:
+        """The clearest serial correlation, if any; of a stack, that of the first predictor."""
+        return self.serials.get(0)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was noticed and can be done, in sentences; of a stack, for the first predictor."""
+        return self._remarks(0)
 
     @property
     def by_prerank(self) -> dict[str, Finding]:
@@ -85,7 +95,7 @@ class Diagnosis:
         Columns: `prerank`, `component`, `pce`, `floor` (its expectation for a perfect predictor),
         `excess` (pce - floor), `p_value`, `p_holm` (corrected over the pre-ranks; only in their
         rows), `ties` (fraction of samples that tie with the observation), `method`, `note`, `lower`
-        and `upper` (limits of the true error, each at 95 %, for independent rows). For a stack of
+        and `upper` (limits of the true error, each at 95 %). For a stack of
         predictors a first column `model` numbers them, and Holm is applied within each.
         """
         import pandas as pd
@@ -122,7 +132,9 @@ class Diagnosis:
                 own = z.reshape(-1, *z.shape[-2:])[model]
                 band = curve_band(own, self.dependence, level=level, levels=self.levels)
             names = [part.component for part in parts] or [label]
-            displays.append(ReliabilityDisplay(curve, band, label=label, names=names))
+            causes = self.causes.get(model)
+            found = target_words(causes) if causes and label == MARGINAL else ()
+            displays.append(ReliabilityDisplay(curve, band, label=label, names=names, causes=found))
         return displays
 
     def within(self, tolerance: float, *, model: int = 0) -> Equivalence:
@@ -152,10 +164,11 @@ class Diagnosis:
             verdict = reach_verdict(
                 evidence,
                 n=self.n,
-                remarks=self.remarks,
+                remarks=self._remarks(model),
                 tests=self.tests,
                 units=self.units,
                 effective_n=self._effective_n(model),
+                degrees=None if self.dependence is None else self.dependence.degrees,
                 causes=self.causes.get(model),
             )
             self._verdicts[model] = replace(
@@ -204,32 +217,32 @@ class Diagnosis:
         ratio = pce_floor(self.n, levels=self.levels) * len(floors) / sum(floors)
         return max(1, min(self.n, round(self.n * ratio**2)))
 
+    def _remarks(self, model: int) -> tuple[str, ...]:
+        if self.dependence is not None or model not in self.serials:
+            return self.common_remarks
+        remark = (
+            f"PITs of neighbouring rows are correlated ({self._serial_words(model)}): rows depend "
+            "on each other, or the calibration changes along them, and p-values of independent "
+            "rows are then too small. Pass time= (--time) or cluster= (--cluster)."
+        )
+        return (*self.common_remarks, remark)
+
     def _row_points(self, model: int) -> list[str]:
         """What was assumed of the rows, and what their order shows, where it was given."""
         if self.dependence is None:
             return []
-        margin = max(
-            dependent_margin(z.reshape(-1, *z.shape[-2:])[model], self.dependence)
-            for z in self.pits.values()
-        )
-        points = [
-            f"Assumed: {self.dependence.assumption}. The error of each pre-rank is within "
-            f"{margin:.3f} of that of infinitely many such rows, with {BAND_LEVEL:.0%} confidence."
-        ]
-        if self.serial is not None:
+        points = [f"Assumed: {self.dependence.assumption}."]
+        if model in self.serials:
             points.append(
-                f"Errors of consecutive forecasts are correlated ({self.serial_words}). One-step "
-                "forecasts that could have used the last observation do not use what it showed."
+                f"Errors of consecutive forecasts are correlated ({self._serial_words(model)}). "
+                "One-step forecasts could be improved by using the last observation."
             )
         return points
 
-    @property
-    def serial_words(self) -> str:
-        """Which PITs of neighbouring rows are correlated, and how much; empty where none are."""
-        found = self.serial
-        if found is None:
-            return ""
-        rows = [f for f in self.findings if f.prerank == found.prerank and f.model == 0]
+    def _serial_words(self, model: int) -> str:
+        """Which PITs of neighbouring rows are correlated, and how much."""
+        found = self.serials[model]
+        rows = [f for f in self.findings if f.prerank == found.prerank and f.model == model]
         name = rows[1 + found.place].component if len(rows) > 1 else found.prerank
         where = name if name == found.prerank else f"{found.prerank} of {name}"
         p = p_text(found.p_value)

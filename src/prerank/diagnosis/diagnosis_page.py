@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from prerank.calibration import default_bins, histogram_band, pit_histogram
+from prerank.diagnosis.glossary import glossary
 from prerank.diagnosis.verdict import Verdict
 from prerank.errors import ShapeError
 from prerank.files import versions
@@ -15,21 +16,21 @@ from prerank.report import (
     SelectionDisplay,
 )
 from prerank.report.drawing import Display, PITDisplay
+from prerank.report.explanations import explanation_of, words_in
 from prerank.report.html import Illustration, Page, Section
-from prerank.report.wording import explanation_of, p_text, words_in
+from prerank.report.wording import p_text
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
     from prerank.diagnosis.diagnoses import Diagnosis
-    from prerank.diagnosis.where import WhereDiagnosis
+    from prerank.diagnosis.regional_diagnosis import WhereDiagnosis
     from prerank.training import Selection
 
 __all__ = ["diagnosis_page"]
 
 _WORDS = words_in("prerank.diagnosis", "words.toml")
-_SHOWN_COMPONENTS = 16
 
 
 def diagnosis_page(
@@ -88,6 +89,7 @@ def _sections(
     table = findings.table.drop(columns=[] if findings.table.note.any() else ["note"])
     legend = _WORDS["legend"] | (_WORDS["legend_of_groups"] if groups else {})
     yield Section("Errors and evidence", skipped, table, legend)
+    yield Section("What the words of the verdict mean", legend=glossary())
     if before is not None:
         yield _comparison(before, findings, change)
     if groups is not None:
@@ -180,13 +182,13 @@ def _histograms(findings: "Diagnosis") -> Section:
     unbanded = findings.dependence is not None  # the band is that of independent rows
     for display in findings.displays():
         z = findings.pits[display.label]
-        names = display.names[:_SHOWN_COMPONENTS]
         histogram = PITHistogramDisplay(
-            pit_histogram(z.reshape(z.shape[-2:])[:, : len(names)], bins=bins),
+            pit_histogram(z.reshape(z.shape[-2:]), bins=bins),
             None if unbanded or display.band is None else histogram_band(findings.n, bins),
             label=display.label,
-            names=names,
-            curves=display.shapes[: len(names)],
+            names=display.names,
+            curves=display.shapes,
+            causes=display.causes,
         )
         drawn = _drawn(histogram, "")
         shown.append(replace(drawn, caption=drawn.caption + _doubt(findings, histogram)))

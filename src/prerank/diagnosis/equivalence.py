@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from prerank.calibration.evidence import ALL, POWERLESS_TIES, Finding
 from prerank.defaults import BAND_LEVEL
 from prerank.errors import InputError
@@ -54,12 +56,12 @@ def equivalence_of(findings: Sequence[Finding], tolerance: float) -> Equivalence
         findings: rows of the table.
         tolerance: largest true PCE that is accepted.
     """
-    if not isinstance(tolerance, float | int) or not 0 < tolerance < 1:
+    if not isinstance(tolerance, float | int | np.number) or not 0 < tolerance < 1:
         raise InputError(f"within must be an error between 0 and 1, got {tolerance!r}")
-    told = [row for row in findings if row.ties < POWERLESS_TIES]
-    left = {row.prerank: None for row in findings if row not in told}
-    worst = max(told, key=lambda row: row.upper, default=None)
-    if worst is None or any(math.isnan(row.upper) for row in told):
+    tested = [row for row in findings if row.ties < POWERLESS_TIES]
+    left = {row.prerank: None for row in findings if row not in tested}
+    worst = max(tested, key=lambda row: row.upper, default=None)
+    if worst is None or any(math.isnan(row.upper) for row in tested):
         return Equivalence(float(tolerance), False, math.nan, "", tuple(left))
     name = worst.prerank if worst.component == ALL else f"{worst.prerank} ({worst.component})"
     shown = worst.upper <= tolerance

@@ -1,35 +1,60 @@
 """Is this predictor jointly calibrated? All pre-ranks in one call."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from inspect import signature
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from inspect import signature, unwrap
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, TransformedDistribution
+from torch.distributions import Distribution
 
+from prerank.adapters.dimension_matching import Names
+from prerank.adapters.named_arguments import NamedCall, accepts_names, refuse_names
 from prerank.calibration import member_remarks, tie_remarks
-from prerank.calibration.causes import causes_of
-from prerank.calibration.dependent_rows import DependentRows, row_units
-from prerank.calibration.evidence import corrected_findings, findings_of
-from prerank.calibration.serial_correlation import serial_correlation
-from prerank.defaults import LEVELS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
+from prerank.calibration.dependent_rows import row_units
+from prerank.calibration.evidence import corrected_findings
+from prerank.coordinates import label_texts
+from prerank.defaults import LEVELS, MANY_ROWS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
+from prerank.diagnosis.diagnoser import Diagnoser
 from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
-from prerank.distributions import Ensemble, affine
+from prerank.diagnosis.judgement import Measurement, asked_for, scaled_pits
+from prerank.distributions import Ensemble
 from prerank.distributions.affine import divisors_of
+from prerank.distributions.magnitudes import resolution_remarks
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_generator, check_distribution, check_observations, column_names
-from prerank.pits import ProjectedPIT, project_pits
-from prerank.pits.ranks import labels_of
-from prerank.preranks import PreRank, PreRankLike, applicable, is_all
+from prerank.preranks import PCA, PreRankLike, Projection
 
 __all__ = ["diagnose", "diagnose_by", "measured_pits"]
 
-_SAME_FOR_ONE = ("location", "pca", "copula")
+
+def _named_diagnosis(call: NamedCall[Diagnosis]) -> Diagnosis | GroupedDiagnosis:
+    """The diagnosis in the unit of the arrays, and by a coordinate if one is named.
+
+    Many independent rows are read one block after the other.
+    """
+    units = call.given.get("units") or call.forecast.units
+    given = {name: value for name, value in call.given.items() if value is not None}
+    whole = call.by or given.keys() & {"time", "cluster"} or given.get("scale") == "samples"
+    if not whole and call.forecast.observed.n > MANY_ROWS:
+        blocks = call.forecast.blocks()
+        first = next(blocks)
+        if _row_by_row(first[0], given.get("preranks")):
+            diagnoser = Diagnoser(**given | {"units": units})
+            for dist, y in chain([first], blocks):
+                diagnoser.update(dist, y)
+            return diagnoser.result()
+    arguments = call.arguments | {"units": units}
+    if call.by is None:
+        return call.function(**arguments)
+    groups = call.forecast.labels(call.by, "by")
+    return diagnose_by(groups=label_texts(groups), **arguments)
 
 
+@accepts_names(_named_diagnosis)
 def diagnose(
     dist: Distribution,
     y: object,
@@ -43,12 +68,19 @@ def diagnose(
     units: str | None = None,
     time: object = None,
     cluster: object = None,
+    member: Hashable | None = None,
+    target: Names | None = None,
+    rows: Names | None = None,
+    by: str | None = None,
 ) -> Diagnosis:
     """Measure calibration for every pre-rank, with floors and p-values.
 
     The p-values are valid for every number of rows, samples and ties, if the rows are independent
     of each other. Where they are not, `time` or `cluster` gives floors, p-values and bands that
     hold for large numbers of times or clusters. With weighted samples there are none.
+
+    More than 65,536 independent rows are looked at in blocks, as `Diagnoser` does, and p-values of
+    several components are then sequential ones.
 
     Args:
         dist: `batch_shape (..., N)`, `event_shape (D,)`.
@@ -70,6 +102,12 @@ def diagnose(
             neighbouring times may depend on each other.
         cluster: label of each row, `(N,)`, such as a station: rows of one cluster may depend on
             each other, those of different clusters must not.
+        member: the dimension of the members, where `dist` and `y` are of xarray
+            (`prerank.adapters.named_forecast`); `time` and `cluster` may be names of coordinates
+            then.
+        target: the dimensions that form one event, likewise.
+        rows: the other dimensions, likewise.
+        by: a coordinate with the groups of a `GroupedDiagnosis`, likewise.
 
     Returns:
         A `Diagnosis` with `.table`, `.pits`, `.curves`, `.verdict()`, `.plot()`, `.skipped` and
@@ -86,6 +124,22 @@ def diagnose(
         >>> bool(rows.p_holm["marginal"] > 0.05), bool(rows.p_holm["scale"] < 0.001)
         (True, True)
     """
+    if time is None and cluster is None and _goes_in_blocks(dist, preranks):
+        words = None
+        if isinstance(scale, str) and scale == "samples":
+            scale, words = divisors_of(scale, dist, check_observations(dist, y), units)
+        diagnoser = Diagnoser(
+            preranks=preranks,
+            n_samples=n_samples,
+            scale=scale,
+            levels=levels,
+            n_null=n_null,
+            generator=generator,
+            units=units,
+        )
+        diagnoser.update(dist, y)
+        found = diagnoser.result()
+        return found if words is None else replace(found, units=words)
     measured = _measure(dist, y, preranks, n_samples, scale, generator, units, time, cluster)
     return measured.judged(levels=levels, n_null=n_null)
 
@@ -113,8 +167,9 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
         summer Strongly miscalibrated: observed values higher than predicted in every target.
         winter Strongly miscalibrated: observed values lower than predicted in every target.
     """
-    given = signature(diagnose).bind(dist, y, **options)
+    given = signature(unwrap(diagnose)).bind(dist, y, **options)
     given.apply_defaults()
+    refuse_names(**{name: given.arguments.pop(name) for name in ("member", "target", "rows", "by")})
     judging = {name: given.arguments.pop(name) for name in ("levels", "n_null")}
     measured = _measure(**given.arguments)
     if len(dist.batch_shape) != 1:
@@ -147,73 +202,6 @@ def measured_pits(
     return {one.prerank.label: one.z for one in measured.results}, measured.targets
 
 
-@dataclass(frozen=True)
-class _Measurement:
-    """PITs of every pre-rank, not yet judged.
-
-    Attributes:
-        results: PITs, and those of their pools, of each pre-rank.
-        targets: names.
-        skipped: label and reason of each pre-rank that does not apply.
-        remarks: what else was noticed.
-        null_seed: of the replicates.
-        units: of the targets.
-        dependence: which rows depend on each other.
-        whole: whether these are all rows, whose order is looked at too.
-    """
-
-    results: tuple[ProjectedPIT, ...]
-    targets: tuple[str, ...]
-    skipped: dict[str, str]
-    remarks: tuple[str, ...]
-    null_seed: int
-    units: str
-    dependence: DependentRows | None
-    whole: bool = True
-
-    def of_rows(self, rows: Tensor, group: str) -> "_Measurement":
-        """The rows of a group, by their numbers; the share of ties stays that of all."""
-
-        def part(result: ProjectedPIT) -> ProjectedPIT:
-            at, pool = rows.to(result.z.device), result.null_pits
-            chosen = None if pool is None else pool[..., at, :]
-            return replace(result, z=result.z[..., at, :], null_pits=chosen)
-
-        results = tuple(part(result) for result in self.results)
-        depend = self.dependence
-        if depend is not None:
-            depend = depend.of_rows(rows, f" in group {group!r}")
-        return replace(self, results=results, dependence=depend, whole=False)
-
-    def judged(self, *, levels: int, n_null: int, tests: int | None = None) -> Diagnosis:
-        """Errors, and their evidence."""
-        depend = self.dependence
-        options: dict[str, Any] = {"levels": levels, "n_null": n_null, "tests": tests}
-        options |= {"seed": self.null_seed, "dependence": depend}
-        findings = findings_of(self.results, self.targets, **options)
-        pits = {result.prerank.label: result.z for result in self.results}
-        diagnosis = Diagnosis(
-            findings,
-            pits,
-            self.skipped,
-            levels,
-            self.remarks,
-            tests,
-            self.units,
-            depend,
-            serial_correlation(pits, depend) if self.whole else None,
-            causes_of(findings, self.results, self.targets, seed=self.null_seed),
-        )
-        if depend is not None or diagnosis.serial is None:
-            return diagnosis
-        remark = (
-            f"PITs of neighbouring rows are correlated ({diagnosis.serial_words}): rows depend on "
-            "each other, or the calibration changes along them, and p-values of independent rows "
-            "are then too small. Pass time= (--time) or cluster= (--cluster)."
-        )
-        return replace(diagnosis, remarks=(*self.remarks, remark))
-
-
 def _measure(
     dist: Distribution,
     y: object,
@@ -225,7 +213,7 @@ def _measure(
     time: object = None,
     cluster: object = None,
     with_null_pits: bool = True,
-) -> _Measurement:
+) -> Measurement:
     """The PITs of `diagnose`, whose arguments these are."""
     check_distribution(dist)
     targets = column_names(y, dist.event_shape[0])
@@ -234,49 +222,49 @@ def _measure(
     observed = check_observations(dist, y)
     dependence = row_units(time, cluster, observed.shape[-2])
     source = as_generator(generator, "draw")
-    terms, skipped = _asked_for(dist, preranks)
-
-    def pits_of(of: Distribution, at: Tensor, chosen: tuple[PreRank, ...]) -> list[ProjectedPIT]:
-        return project_pits(
-            of, at, chosen, n_samples=n_samples, generator=source, with_null_pits=with_null_pits
-        )
+    terms, skipped = asked_for(dist, preranks)
 
     divisors, words = divisors_of(scale, dist, observed, units)
-    if divisors is None:
-        results = pits_of(dist, observed, terms)
-    else:
-        factor = 1 / divisors  # one for predictions and observations, so that ties stay ties
-        scaled = affine(dist, torch.zeros_like(factor), factor)
-        # Densities rank alike in all units. Those of a distribution that affine can only wrap are
-        # looked up in the original ones: y / scale * scale may miss an atom.
-        wrapped = isinstance(scaled, TransformedDistribution)
-        moved = tuple(term for term in terms if not (wrapped and term.needs_log_prob))
-        kept = tuple(term for term in terms if term not in moved)
-        by_term = dict(zip(moved, pits_of(scaled, factor * observed, moved), strict=True))
-        by_term |= zip(kept, pits_of(dist, observed, kept), strict=True) if kept else ()
-        results = [by_term[term] for term in terms]
-    return _Measurement(
+    results = scaled_pits(
+        dist,
+        observed,
+        terms,
+        divisors,
+        n_samples=n_samples,
+        generator=source,
+        with_null_pits=with_null_pits,
+    )
+    return Measurement(
         results=tuple(results),
         targets=tuple(targets),
         skipped=skipped,
-        remarks=(*tie_remarks(dist, observed, targets), *member_remarks(dist, observed)),
+        remarks=(
+            *tie_remarks(dist, observed, targets),
+            *member_remarks(dist, observed),
+            *resolution_remarks(dist, observed),
+        ),
         null_seed=int(torch.randint(2**31, (), generator=source)),
         units=words,
         dependence=dependence,
     )
 
 
-def _asked_for(
-    dist: Distribution, preranks: PreRankLike | None
-) -> tuple[tuple[PreRank, ...], dict[str, str]]:
-    terms, skipped = applicable("all" if preranks is None else preranks, dist)
-    if dist.event_shape[0] == 1 and (preranks is None or is_all(preranks)):
-        # One question asked several times would cost power after the correction.
-        same = [term.label for term in terms if term.label in _SAME_FOR_ONE]
-        terms = tuple(term for term in terms if term.label not in same)
-        skipped |= dict.fromkeys(same, "the same as marginal for a single target")
-    labels_of(terms)
-    return terms, skipped
+def _goes_in_blocks(dist: Distribution, preranks: PreRankLike | None) -> bool:
+    """Whether there are many rows of one predictor, each of which is looked at alone."""
+    check_distribution(dist)
+    if len(dist.batch_shape) != 1 or dist.batch_shape[0] <= MANY_ROWS:
+        return False
+    return _row_by_row(dist, preranks)
+
+
+def _row_by_row(dist: Distribution, preranks: PreRankLike | None) -> bool:
+    """Whether what the pre-ranks make of a row depends on that row alone."""
+    terms, _ = asked_for(dist, preranks)
+    return not any(
+        (isinstance(term, PCA) and isinstance(term.components, float))
+        or (isinstance(term, Projection) and term.vectors.dim() > 2)
+        for term in terms
+    )
 
 
 def _rows(groups: object, n: int) -> dict[str, Tensor]:

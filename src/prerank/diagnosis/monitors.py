@@ -2,25 +2,31 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.calibration.monitoring import InterleavedEvidence
 from prerank.defaults import ALARM, N_SAMPLES, SEED
+from prerank.diagnosis.judgement import asked_for
 from prerank.distributions import Ensemble, affine
 from prerank.distributions.affine import divisors_of
+from prerank.distributions.ensemble import check_unweighted
+from prerank.distributions.noise import RowNoise
 from prerank.errors import InputError, ShapeError
 from prerank.extras import needed_by
 from prerank.files import read_tensors, write_tensors
 from prerank.inputs import (
     as_count,
     as_labels,
+    as_probability,
     as_ranks,
     as_tensor,
     check_distribution,
@@ -28,8 +34,8 @@ from prerank.inputs import (
     column_names,
 )
 from prerank.pits import ProjectedPIT, project_pits
-from prerank.pits.ranks import WEIGHTED, labels_of
-from prerank.preranks import PreRankLike, applicable
+from prerank.pits.ranks import labels_of
+from prerank.preranks import PreRankLike
 from prerank.report import EvidenceDisplay
 
 if TYPE_CHECKING:
@@ -38,8 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Monitor"]
 
-_KIND, _FORMAT = "Monitor", "1"
+_KIND, _FORMAT = "Monitor", "2"
 _SETTINGS = ("alpha", "lead", "n_samples", "seed")
+_NO_PRINTS = torch.empty(0, 2, dtype=torch.int64)
+_REPEATED = 10  # least number of different observations in a repeated run of rows
 
 
 class Monitor:
@@ -83,9 +91,7 @@ class Monitor:
         n_samples: int = N_SAMPLES,
         seed: int = SEED,
     ) -> None:
-        if not isinstance(alpha, float | int) or not 0 < alpha < 1:
-            raise InputError(f"alpha must be a probability between 0 and 1, got {alpha!r}")
-        self.alpha = float(alpha)
+        self.alpha = as_probability(alpha, "alpha")
         self.lead = as_count(lead, "lead", minimum=1)
         self.n_samples = as_count(n_samples, "n_samples", minimum=2)
         self.seed = as_count(seed, "seed", minimum=0)
@@ -97,7 +103,7 @@ class Monitor:
         self._sizes: list[int] = []
         self._process: InterleavedEvidence | None = None
         self._path = torch.empty(0, 1, dtype=torch.float64)
-        self._seen = torch.empty(0, dtype=torch.int64)
+        self._seen = _NO_PRINTS
 
     @property
     def rows(self) -> int:
@@ -143,31 +149,33 @@ class Monitor:
     def update(self, dist: Distribution, y: object, *, time: object = None) -> None:
         """Add rows, in the order of time.
 
-        Rows that were added before are refused: those that are not later than the last one where
-        `time` is given, and those with the same forecast and observation otherwise.
+        Rows that were added before are refused: where `time` is given, those that are not later
+        than the last one. Otherwise a batch is refused if it begins with earlier rows: the same
+        forecasts and observations in the same order, with ten different observations at least, up
+        to the end of the batch or of the earlier rows. Fewer rows that are repeated go unnoticed.
 
         Args:
             dist: `batch_shape (N,)`, `event_shape (D,)`.
             y: observations `(N, D)`; a DataFrame's columns name the targets.
             time: of each row, `(N,)`: numbers or dates, also as text.
         """
-        check_distribution(dist)
+        check_unweighted(check_distribution(dist), "monitor")
         observed = check_observations(dist, y)
         if len(dist.batch_shape) != 1:
             raise ShapeError(f"dist must have batch_shape (N,), got {tuple(dist.batch_shape)}")
         targets = tuple(column_names(y, observed.shape[-1]))
         if self.rows and targets != self.targets:
             raise InputError(f"the targets are {targets}, those of earlier rows {self.targets}")
-        times = None if time is None else [str(t) for t in as_labels(time, "time", len(observed))]
+        times = None if time is None else _texts(as_labels(time, "time", len(observed)))
         if self.rows and bool(self.times) != bool(times):
             raise InputError("give time= for all rows or for none")
-        prints = torch.empty(0, dtype=torch.int64)
+        results = self._project(dist, observed)  # rounding, if it is too coarse, makes rows equal
+        prints = _NO_PRINTS
         if times is None:
             prints = _fingerprints(dist, observed)
             self._refuse_repeated(prints)
         else:
             self._refuse_earlier(times)
-        results = self._project(dist, observed)
         z = torch.cat([result.z.double().cpu() for result in results], -1)
         labels, sizes = tuple(labels_of([r.prerank for r in results])), [_size(r) for r in results]
         if self._process is None:
@@ -245,31 +253,32 @@ class Monitor:
         return f"Alarm since {when}: {words}. Most evidence now in {most}."
 
     def _project(self, dist: Distribution, observed: Tensor) -> list[ProjectedPIT]:
-        """PITs of all pre-ranks, with noise of their own for every batch."""
-        seeds = np.random.SeedSequence([self.seed, self.rows]).generate_state(1, np.uint64)
-        source = torch.Generator().manual_seed(int(seeds[0] >> np.uint64(1)))
+        """PITs of all pre-ranks, with noise that follows from the number of a row."""
+        source = RowNoise(torch.arange(self.rows, self.rows + len(observed)), self.seed)
         divisors, _ = divisors_of(self.scale, dist, observed, None)
         if divisors is not None:
             dist = affine(dist, torch.zeros_like(divisors), 1 / divisors)
             observed = observed * (1 / divisors)
-        terms = applicable(self.preranks, dist)[0]
-        results = project_pits(dist, observed, terms, n_samples=self.n_samples, generator=source)
-        if any(result.method == WEIGHTED for result in results):
-            raise InputError(
-                "dist has weighted samples, whose PITs are not exactly uniform: monitor samples of "
-                "equal weight"
-            )
-        return results
+        terms = asked_for(dist, self.preranks)[0]
+        return project_pits(dist, observed, terms, n_samples=self.n_samples, generator=source)
 
     def _refuse_repeated(self, prints: Tensor) -> None:
-        together = torch.cat([self._seen, prints])
-        again = len(together) - len(together.unique())
-        if again:
-            raise InputError(
-                f"{again} of these {len(prints)} rows were added before: their forecast and "
-                "observation are the same. Leave them out; if they are new, give the time of all "
-                "rows"
-            )
+        """Refuse a batch that begins with earlier rows, up to its end or up to theirs.
+
+        Only runs with many different observations count: constant forecasts of counts, or of dry
+        days, repeat by themselves.
+        """
+        starts = (self._seen[:, 0] == prints[:1, 0]).nonzero().flatten().tolist()
+        for start in starts:
+            earlier = self._seen[start : start + len(prints)]
+            run = prints[: len(earlier)]
+            if torch.equal(earlier, run) and len(run[:, 1].unique()) >= _REPEATED:
+                raise InputError(
+                    f"the first {len(run)} of these {len(prints)} rows have the forecasts and "
+                    f"observations of the rows {start + 1} to {start + len(run)}, in this order: "
+                    "they seem to have been added before. Leave them out; if they are new, give "
+                    "the time of all rows"
+                )
 
     def _refuse_earlier(self, times: Sequence[str]) -> None:
         ranks = as_ranks([*self.times[-1:], *times], "time")
@@ -305,18 +314,44 @@ def _size(result: ProjectedPIT) -> int:
     return result.z.shape[-1]
 
 
+def _texts(times: npt.NDArray[np.generic]) -> list[str]:
+    """Times as they are kept; differences of times in the words of pandas."""
+    if times.dtype.kind == "m":
+        import pandas as pd
+
+        return [str(t) for t in pd.to_timedelta(times)]
+    return [str(t) for t in times]
+
+
 def _fingerprints(dist: Distribution, observed: Tensor) -> Tensor:
-    """A number for each row that its forecast and observation give; none without a mean."""
+    """Two numbers of each row, `(N, 2)`: of forecast and observation, and of the observation.
+
+    A forecast is known by its samples, or by its mean, its variance and its density at the
+    observation. One without any of these has no fingerprints.
+    """
     if isinstance(dist, Ensemble):
-        forecast = dist.samples.movedim(0, 1)
+        forecast = [dist.samples.movedim(0, 1)]
     else:
-        try:
-            forecast = dist.mean
-        except NotImplementedError:
-            return torch.empty(0, dtype=torch.int64)
-    columns = [np.ascontiguousarray(x.detach().double().cpu()) for x in (forecast, observed)]
-    numbers = [
-        int.from_bytes(hashlib.sha256(f.tobytes() + y.tobytes()).digest()[:8], "big", signed=True)
-        for f, y in zip(*columns, strict=True)
-    ]
-    return torch.tensor(numbers, dtype=torch.int64)
+        forecast = list(_known_of(dist, observed))
+    if not forecast:
+        return _NO_PRINTS
+    rows, seen = (
+        [x.detach().double().cpu().flatten(start_dim=1).numpy() for x in parts]
+        for parts in ([*forecast, observed], [observed])
+    )
+    prints = [_hashes(np.concatenate(parts, -1)) for parts in (rows, seen)]
+    return torch.from_numpy(np.stack(prints, -1))
+
+
+def _known_of(dist: Distribution, observed: Tensor) -> Iterator[Tensor]:
+    with suppress(NotImplementedError):
+        yield dist.mean
+    with suppress(NotImplementedError):
+        yield dist.variance
+    with suppress(NotImplementedError, ValueError):
+        yield dist.log_prob(observed).unsqueeze(-1)
+
+
+def _hashes(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    digests = b"".join(hashlib.sha256(row.tobytes()).digest()[:8] for row in values)
+    return np.frombuffer(digests, dtype=np.int64)

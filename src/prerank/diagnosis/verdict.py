@@ -9,16 +9,10 @@ from prerank.calibration.decision import DEGREES, Decision, Fault, Status, decid
 from prerank.calibration.dependence import Dependence
 from prerank.calibration.evidence import Evidence
 from prerank.moved import old_arguments, warn_of_end
-from prerank.report.wording import (
-    explanation_of,
-    grouped_names,
-    listed,
-    p_text,
-    shape_words,
-    words_in,
-)
+from prerank.report.explanations import explanation_of, words_in
+from prerank.report.wording import grouped_names, listed, p_text, shape_words
 
-__all__ = ["Mood", "Verdict", "reach_verdict"]
+__all__ = ["Mood", "Verdict", "reach_verdict", "target_words"]
 
 Mood = Status
 
@@ -67,6 +61,7 @@ def reach_verdict(
     tests: int | None = None,
     units: str | None = None,
     effective_n: int | None = None,
+    degrees: int | None = None,
     causes: Causes | None = None,
 ) -> Verdict:
     """Decide what fails (see `prerank.calibration.decision.decide`), and say it.
@@ -79,6 +74,7 @@ def reach_verdict(
             several groups; those of `evidence` by default.
         units: in which the targets were judged.
         effective_n: number of independent rows that tell as much, where rows depend on each other.
+        degrees: of freedom of the p-values of such rows.
         causes: of the failures, see `prerank.calibration.causes.causes_of`.
 
     Example:
@@ -87,11 +83,11 @@ def reach_verdict(
         >>> narrow, fine = DeviationShape(True, 0, 1), DeviationShape(False, 0, 0)
         >>> parts = Part("rain", 0.14, 1e-4, narrow), Part("wind", 0.01, 0.6, fine)
         >>> causes = Causes({"rain": ("narrow",)}, (), ("rain", "wind"), None)
-        >>> evidence = [Evidence("marginal", 0.08, 0.01, 0.0002, parts)]
+        >>> evidence = [Evidence("marginal", 0.08, 0.01, 0.0002, parts, least=0.1)]
         >>> reach_verdict(evidence, n=900, causes=causes).headline
         'Strongly miscalibrated: predictions too narrow in rain.'
     """
-    decision = decide(evidence, n=effective_n or n, tests=tests, causes=causes)
+    decision = decide(evidence, n=effective_n or n, tests=tests, causes=causes, degrees=degrees)
     advice: list[str] = []
     if decision.fault is not None:
         headline, points = _failing_verdict(decision, decision.fault, n)
@@ -115,15 +111,22 @@ def _failing_verdict(decision: Decision, fault: Fault, n: int) -> tuple[str, lis
         f"{one.label} fails: {_size(one)}, corrected {_p(one.p_holm)}; {_words(one, fault.causes)}."
         for one in failing
     ]
-    points.append(
-        f"The true error of {listed([one.label for one in fault.witnesses])} is at least "
-        f"{fault.least:.3f} at 95 % confidence ({fault.degree}: moderate from "
-        f"{DEGREES['moderate']:g}, strong from {DEGREES['strong']:g})."
-    )
+    if round(fault.least, 3) > 0:
+        points.append(
+            f"The true error of {fault.worst.worst} is at least {fault.least:.3f} at 95 % "
+            f"confidence ({fault.degree}; moderate from {DEGREES['moderate']:g}, strong from "
+            f"{DEGREES['strong']:g})."
+        )
     passing = [one for one in decision.tested if one not in decision.failing]
     if passing:
         labels = listed([one.label for one in passing])
         points += [f"No evidence in {labels}, on {n:,} rows.", *_notes(passing)]
+    causes = fault.causes
+    if causes is not None and len(causes.names) > 1 and causes.dependence is None:
+        points.append(
+            "The dependence between targets was not tested: samples do not show it where they are "
+            "few, or many tie with the observation, or margins are far off."
+        )
     start = f"{_DEGREES[fault.degree]} miscalibrated"
     if not fault.certain:
         start = "Some evidence of miscalibration"
@@ -157,9 +160,18 @@ def _fault_words(fault: Fault) -> str:
     return words
 
 
-def _margin_words(causes: Causes) -> str:
+def target_words(causes: Causes) -> list[str]:
+    """The fault of each target, also one that the others share; empty where none was found."""
+    return [_kind_words(_kinds_of(causes).get(name, ())) for name in causes.names]
+
+
+def _kinds_of(causes: Causes) -> dict[str, tuple[str, ...]]:
     others = [name for name in causes.names if name not in causes.targets]
-    kinds = causes.targets | dict.fromkeys(others if causes.shared else [], causes.shared)
+    return causes.targets | dict.fromkeys(others if causes.shared else [], causes.shared)
+
+
+def _margin_words(causes: Causes) -> str:
+    kinds = _kinds_of(causes)
     meanings = [(name, _kind_words(kinds[name])) for name in causes.names if name in kinds]
     if len(set(kinds.values())) == 1 and len(meanings) == len(causes.names):
         words = grouped_names(meanings, total=len(meanings), everyone="every target")

@@ -9,6 +9,7 @@ from prerank.distributions.noise import RunNoise
 from prerank.distributions.relaxed import RelaxedMixture
 from prerank.distributions.rounded import Rounded, round_to
 from prerank.distributions.rounding import Rounding
+from prerank.distributions.row_slices import rows_of
 
 __all__ = [
     "Atoms",
@@ -26,4 +27,5 @@ __all__ = [
     "draw_differentiable",
     "find_cells",
     "round_to",
+    "rows_of",
 ]

@@ -51,12 +51,14 @@ def affine(dist: Distribution, loc: Tensor, scale: Tensor) -> Distribution:
 
 @affine.register
 def _(dist: GaussianMixture, loc: Tensor, scale: Tensor) -> GaussianMixture:
-    return GaussianMixture(
+    moved = GaussianMixture(
         dist.logits,
         loc.unsqueeze(-2) + scale.unsqueeze(-2) * dist.loc,
         scale.unsqueeze(-1).unsqueeze(-3) * dist.scale_tril,
         validate_args=False,
     )
+    moved.logits = dist.logits  # to the last digit, which normalising again would change
+    return moved
 
 
 @affine.register
@@ -78,7 +80,7 @@ def _(dist: LowRankMultivariateNormal, loc: Tensor, scale: Tensor) -> LowRankMul
     return LowRankMultivariateNormal(
         loc + scale * dist.loc,
         scale.unsqueeze(-1) * dist.cov_factor,
-        scale.square() * dist.cov_diag,
+        scale * (scale * dist.cov_diag),  # a square alone may be no number
         validate_args=False,
     )
 

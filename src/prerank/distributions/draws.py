@@ -15,7 +15,15 @@ from prerank.distributions.noise import Noise, RunNoise, as_noise, row_normal, r
 from prerank.errors import GradientError
 from prerank.inputs import as_count
 
-__all__ = ["Draws", "draw", "draw_differentiable", "draw_points", "forked_state"]
+__all__ = [
+    "Draws",
+    "Sweep",
+    "draw",
+    "draw_differentiable",
+    "draw_points",
+    "draw_sweep",
+    "forked_state",
+]
 
 
 class Draws(NamedTuple):
@@ -28,6 +36,20 @@ class Draws(NamedTuple):
 
     points: Tensor
     weights: Tensor | None = None
+
+
+class Sweep(NamedTuple):
+    """Noise of one set of stratified draws: see `GaussianMixture.stratify`.
+
+    Attributes:
+        offset: `(*stack, N)`, broadcastable over the stack.
+        start: like `offset`.
+        normal: `(S, *stack, N, D)`.
+    """
+
+    offset: Tensor
+    start: Tensor
+    normal: Tensor
 
 
 def draw(
@@ -70,10 +92,7 @@ def draw_differentiable(
     if isinstance(dist, Ensemble):
         return Draws(dist.samples, dist.weights)
     if isinstance(dist, GaussianMixture):
-        shape = dist.batch_shape, tuple(dist.event_shape)
-        offset, start = row_uniform(2, dist.batch_shape, like=dist.loc, noise=source)
-        normal = row_normal(n_samples, *shape, like=dist.loc, noise=source)
-        return Draws(*dist.stratify(offset, start, normal))
+        return Draws(*dist.stratify(*draw_sweep(dist, n_samples, source)))
     if hasattr(dist, "differentiable_draws"):
         return dist.differentiable_draws(n_samples, source)
     if not dist.has_rsample:
@@ -83,6 +102,13 @@ def draw_differentiable(
             "prerank.GaussianMixture has an rsample for mixtures"
         )
     return Draws(draw_points(dist, n_samples, source))
+
+
+def draw_sweep(dist: GaussianMixture, n: int, noise: Noise) -> Sweep:
+    """Draw the noise of n stratified draws."""
+    shape = dist.batch_shape, tuple(dist.event_shape)
+    offset, start = row_uniform(2, dist.batch_shape, like=dist.loc, noise=noise)
+    return Sweep(offset, start, row_normal(n, *shape, like=dist.loc, noise=noise))
 
 
 @singledispatch

@@ -1,5 +1,6 @@
 """Raw samples as a distribution."""
 
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +17,7 @@ from prerank.inputs import (
     check_same_device,
 )
 
-__all__ = ["Ensemble"]
+__all__ = ["Ensemble", "check_unweighted"]
 
 
 class Ensemble(Distribution):
@@ -63,6 +64,11 @@ class Ensemble(Distribution):
 
         weights = None if self.weights is None else widened(self.weights)
         return Ensemble(widened(self.samples, *self.event_shape), weights)
+
+    @cached_property
+    def extremes(self) -> Tensor:
+        """Smallest and largest number of all members, `(2,)`; they are looked through once."""
+        return torch.stack(self.samples.detach().aminmax())
 
     @property
     def mean(self) -> Tensor:
@@ -138,3 +144,17 @@ def _normalise(weights: object, samples: Tensor) -> Tensor:
     if bool((value < 0).any()) or not bool((total > 0).all()):
         raise InputError("weights must be non-negative and sum to a positive number in every row")
     return value / total
+
+
+def check_unweighted(dist: Distribution, action: str) -> None:
+    """Refuse samples with weights where PITs must be exactly uniform for a calibrated forecast.
+
+    Args:
+        dist: any distribution.
+        action: what is to be done, a verb for the message.
+    """
+    if isinstance(dist, Ensemble) and dist.weights is not None:
+        raise InputError(
+            "dist has weighted samples, whose PITs are not exactly uniform even if it is "
+            f"calibrated, so that p-values would be wrong: {action} samples of equal weight"
+        )

@@ -62,7 +62,7 @@ class GaussianMixture(Distribution):
         checked = validate_args is not False
         if checked:
             logits, loc, scale_tril = check_mixture(logits, loc, scale_tril)
-        batch = torch.broadcast_shapes(logits.shape[:-1], loc.shape[:-2], scale_tril.shape[:-3])
+        batch = _broadcast(logits.shape[:-1], loc.shape[:-2], scale_tril.shape[:-3])
         components, dim = loc.shape[-2:]
         self.logits = torch.log_softmax(logits, -1).expand(*batch, components)
         self.loc = loc.expand(*batch, components, dim)
@@ -114,7 +114,7 @@ class GaussianMixture(Distribution):
 
     def _columns(self, value: Tensor) -> tuple[Tensor, torch.Size]:
         """Points of each row side by side, `(*batch_shape, D, S)`, and their sample shape."""
-        shape = torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
+        shape = _broadcast(value.shape[:-1], self.batch_shape)
         sample_shape = shape[: len(shape) - len(self.batch_shape)]
         points = value.expand(*shape, -1).reshape(-1, *shape[len(sample_shape) :], value.shape[-1])
         return points.movedim(0, -1), sample_shape
@@ -260,3 +260,8 @@ class GaussianMixture(Distribution):
             Normal(loc, row_norms(scale), validate_args=False),
             validate_args=False,
         )
+
+
+def _broadcast(*shapes: torch.Size) -> torch.Size:
+    """Common shape; torch's function, written in Python, takes longer than a small density."""
+    return shapes[0] if len(set(shapes)) == 1 else torch.broadcast_shapes(*shapes)

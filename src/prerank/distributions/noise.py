@@ -5,7 +5,8 @@ memory the draws come last, so that sums over targets or components run along co
 torch generator gives one set that the whole stack shares (common random numbers).
 `RunNoise` gives each run of a stack its own, which depends on nothing but the run's seed and the
 step: not on the run's place in the stack, on the size of the stack, on the device, or on what was
-drawn before an interruption.
+drawn before an interruption. `RowNoise` gives each row of one predictor its own, which depends on
+nothing but a seed and the number of the row: not on the batch that it comes in.
 """
 
 import math
@@ -17,9 +18,9 @@ from torch import Tensor
 
 from prerank.errors import ShapeError
 from prerank.inputs import as_generator
-from prerank.numerics.kernels import compilable
+from prerank.numerics.kernels import compilable, numba_kernels
 
-__all__ = ["Noise", "RunNoise", "as_noise", "row_normal", "row_uniform"]
+__all__ = ["Noise", "RowNoise", "RunNoise", "as_noise", "row_normal", "row_uniform"]
 
 
 class RunNoise:
@@ -99,6 +100,11 @@ class RunNoise:
         return normals[:, :count]
 
     def _uniforms(self, count: int, kind: torch.dtype) -> Tensor:
+        kernels = numba_kernels() if kind == torch.float32 else None
+        if kernels is not None and self.seeds.device.type == "cpu":
+            values = torch.empty(len(self.seeds), count)
+            kernels.uniforms(self._key(), values.numpy())
+            return values
         key = self._key()[:, np.newaxis]  # (M, 1)
         counter = np.arange(count, dtype=np.uint32)
         bits = _round32(counter ^ (key >> 32).astype(np.uint32), 13, 0x85EBCA6B, 0xC2B2AE35)
@@ -107,6 +113,29 @@ class RunNoise:
         signed = torch.from_numpy(bits.view(np.int32)).to(self.seeds.device)
         # Centred on the 2^32 cells of (0, 1); rounding to float32 must reach neither 0 nor 1.
         return signed.to(kind).mul_(2.0**-32).add_(0.5 + 2.0**-33).clamp_(2.0**-33, 1 - 2.0**-24)
+
+
+class RowNoise(RunNoise):
+    """Noise of the rows of one predictor, by their numbers; the same in all batches.
+
+    Args:
+        rows: numbers of the N rows, `(N,)`, int64.
+        seed: of all rows.
+
+    Example:
+        >>> whole, last = RowNoise(torch.arange(5), 7), RowNoise(torch.tensor([4]), 7)
+        >>> like, size = torch.zeros(()), torch.Size
+        >>> every = row_normal(3, size([5]), (2,), like=like, noise=whole)  # (3, 5, 2)
+        >>> torch.equal(every[:, 4:], row_normal(3, size([1]), (2,), like=like, noise=last))
+        True
+    """
+
+    def __init__(self, rows: Tensor, seed: int) -> None:
+        super().__init__(rows, seed)
+
+    def seed(self) -> int:
+        """A seed for a generator that is not ours: that of the first row."""
+        return int(self._key()[0]) & (2**62 - 1)
 
 
 Noise = torch.Generator | RunNoise | None
@@ -138,6 +167,9 @@ def _by_row(
     if not isinstance(noise, RunNoise):
         draw, stack = standard_normal if normal else standard_uniform, [1] * (len(batch) - 1)
         return draw((*stack, *shape), like=like, generator=noise).movedim(-1, 0)
+    if isinstance(noise, RowNoise):
+        values = (noise.normal if normal else noise.uniform)((*tail, n), like.dtype)
+        return values.to(like.device).movedim(-1, 0)
     runs = len(noise.seeds)
     if batch[:-1].numel() != runs:
         raise ShapeError(f"noise for {runs} runs does not fit batch_shape {tuple(batch)}")
@@ -154,9 +186,12 @@ def standard_normal(
 
 
 def standard_uniform(
-    shape: tuple[int, ...], *, like: Tensor, generator: torch.Generator | None
+    shape: tuple[int, ...], *, like: Tensor, generator: torch.Generator | RowNoise | None
 ) -> Tensor:
     """Draw independent uniforms on [0, 1) on the generator's device, then move them."""
+    if isinstance(generator, RowNoise):
+        n, rows, size = shape
+        return row_uniform(n, torch.Size([rows]), (size,), like=like, noise=generator)
     device = like.device if generator is None else generator.device
     return torch.rand(shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
 

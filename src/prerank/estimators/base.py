@@ -2,8 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -25,13 +24,15 @@ from prerank.distributions.noise import as_noise
 from prerank.errors import InputError
 from prerank.estimators.methods import Method
 from prerank.estimators.persistence import save_model
+from prerank.estimators.terminal import progress_bar
 from prerank.files.encoding import check_table, in_order, text_encoder
-from prerank.inputs import as_device, as_tensor, column_labels, column_names, refuse_dataset
+from prerank.inputs import as_device, as_tensor, column_labels, column_names, refuse_collections
 from prerank.models import FlowDistribution, FlowMixture, FlowNetwork, MixtureNetwork
 from prerank.models.members import forecast_each, pooled
+from prerank.numerics.folds import copied_rows
 from prerank.preranks import PreRankLike
 from prerank.scores import energy_score
-from prerank.training import Progress, Settings, TrainingData
+from prerank.training import Settings, TrainingData
 
 __all__ = ["JointRegressor"]
 
@@ -57,7 +58,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     preranks: PreRankLike | None = None
     strength: float | str = defaults.STRENGTH
     budget: float = defaults.BUDGET
-    nll_budget: float | None = None
+    nll_budget: float | None = defaults.NLL_BUDGET
     discrete: str | bool = defaults.DISCRETE
     max_epochs: int = defaults.MAX_EPOCHS
     patience: int = defaults.PATIENCE
@@ -102,12 +103,16 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             X: inputs.
             y: targets.
             groups: name of each row's group, `(N,)`: rows of a group are trained on together, or
-                held out together.
+                held out together. Copies of a row are a group by default.
             time: time of each row, `(N,)`: held-out rows are blocks of neighbours in time.
         """
         method = Method.of(self)
+        for name, value in {"X": X, "y": y, "groups": groups, "time": time}.items():
+            refuse_collections(value, name)
         inputs, targets = self._check_training(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if groups is None and time is None:
+            groups = copied_rows(inputs, targets)
         network = self.network_class(
             inputs.shape[1],
             targets.shape[1],
@@ -120,7 +125,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         data = TrainingData.build(
             inputs, y, partition.splits, spreads=others, device=self._device()
         )
-        with _progress_bar(bool(self.verbose)) as on_epoch:
+        with progress_bar(bool(self.verbose)) as on_epoch:
             fitted = method.train(
                 network,
                 data,
@@ -173,6 +178,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Minus the mean energy score in standardised units: larger is better."""
         dist, observed = self._standard_pair(X, y)
+        refuse_collections(sample_weight, "sample_weight")
         scores = energy_score(dist, observed, generator=0).numpy()
         return -float(np.average(scores, weights=sample_weight))
 
@@ -275,7 +281,6 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError("this regressor requires y to be passed, but the target y is None")
         if isinstance(self.hidden, int | float):
             raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
-        refuse_dataset(y, "y")
         check_table(X, "X")
         check_table(y, "y")
         self.encoder_ = text_encoder(X)
@@ -299,7 +304,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return inputs, targets
 
     def _encode(self, X: Any, *, reset: bool = False) -> npt.NDArray[np.float64]:
-        refuse_dataset(X, "X")
+        refuse_collections(X, "X")
         if self.encoder_ is None:
             checked: npt.NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64)
             return checked
@@ -318,7 +323,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _standard_pair(self, X: Any, y: Any) -> tuple[Distribution, Tensor]:
         dist = self._distribution(self._standard_inputs(X))
-        refuse_dataset(y, "y")
+        refuse_collections(y, "y")
         if self.named_targets_:
             y = in_order(y, self.target_names_)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
@@ -341,25 +346,3 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.device is None:
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return as_device(self.device, "device")
-
-
-@contextmanager
-def _progress_bar(shown: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A callback that draws a bar to the terminal, or None."""
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    count, elapsed, console = MofNCompleteColumn(), TimeElapsedColumn(), Console(stderr=True)
-    columns = "{task.description}", BarColumn(), count, "epochs", elapsed
-    with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("training", total=None)
-
-        def show(progress: Progress) -> None:
-            text = f"training, {progress.running} of {progress.runs} runs going"
-            bar.update(task, completed=progress.epoch, total=progress.max_epochs, description=text)
-
-        yield show

@@ -97,7 +97,8 @@ class Method:
             ),
             (
                 "nll_budget",
-                model.nll_budget is None or (name, strength) == ("network", "auto"),
+                model.nll_budget in (None, defaults.NLL_BUDGET)
+                or (name, strength) == ("network", "auto"),
                 "method 'network' with strength 'auto'",
             ),
         ):
@@ -160,7 +161,7 @@ class Method:
             penalty=CalibrationPenalty(parse(self.preranks), n_samples=self.draws)
             if penalised
             else None,
-            strength=self.strength if penalised else 0.0,
+            strength=("stages" if self.strength == "auto" else self.strength) if penalised else 0.0,
             budget=self.budget,
             nll_budget=self.nll_budget,
             head=self._head(rows, seed),

@@ -1,8 +1,5 @@
 """Saving and loading fitted models without pickle: weights in safetensors, the rest in JSON."""
 
-import hashlib
-import json
-import re
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
@@ -16,12 +13,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from prerank.distributions import Rounding
+from prerank.distributions import Rounding, affine, draw
 from prerank.errors import InputError
+from prerank.estimators.model_folder import (
+    LOCK,
+    SETTINGS,
+    check_saving_place,
+    settings_digest,
+    settings_of,
+    sha256_of,
+    stored_name,
+    sweep,
+)
+from prerank.estimators.saved_settings import check_settings
 from prerank.files import (
     FileLock,
     check_json,
-    check_place,
     check_within,
     read_json,
     read_tensors,
@@ -33,21 +40,14 @@ from prerank.files.encoding import TableEncoder
 from prerank.inputs import as_count
 from prerank.recalibration import CalibrationHead
 from prerank.training.data import Scaler
-from prerank.training.selection import Judgement, Selection
+from prerank.training.selection import Judgement, Selection, Skipped
 
-__all__ = ["REPORT", "check_model_folder", "read_model", "save_model"]
+__all__ = ["read_model", "save_model"]
 
 FORMAT = 2
-REPORT = "report.html"
-"""Name of the page that may lie beside a model."""
-
-_SETTINGS, _LOCK = "model.json", ".lock"
-_OF_A_MODEL = re.compile(
-    rf"{re.escape(_SETTINGS)}|{re.escape(_LOCK)}|{re.escape(REPORT)}|[0-9a-f]+\.safetensors"
-)
+_DRAWS = 8  # of the forecasts that are looked at
 _ABOUT = {"format": str(FORMAT)}
 _READ = (1, FORMAT)  # format 1 has one network and no head
-_SHOWN_FILES = 3
 _SCALERS = {"x": "x_scaler_", "y": "y_scaler_"}
 _FACTS: dict[str, Callable[[Any], Any]] = {  # attributes of the model, with a _ behind the name
     "strength": float,
@@ -97,45 +97,35 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
         "rounding": model.rounding_.as_json(),
     }
     check_json(settings)  # before an older model is touched
-    with FileLock(folder / _LOCK, wait=True):
-        before, replaced = set(folder.iterdir()), _parts_of_older(folder)
-        parts: list[Path] = []
-        try:
-            parts.append(_store(folder, partial(write_tensors, tensors=tensors, about=_ABOUT)))
-            if model.head_ is not None:
-                parts.append(_store(folder, model.head_.save))
-            for key, file in zip_longest(("weights", "head"), parts):
-                settings |= {key: file and file.name, f"{key}_sha256": file and _sha256(file)}
-            write_json(folder / _SETTINGS, {**settings, "sha256": _digest(settings)})
-        except BaseException:
-            _delete(set(parts) - before)
-            raise
-        _delete(replaced - set(parts))
+    try:
+        check_settings(settings)
+        _check_forecast(model, "it has")
+    except ValueError as error:
+        raise InputError(f"this model could not be loaded again: {error}") from error
+    with writing(folder):
+        check_saving_place(folder)
+        with FileLock(folder / LOCK, wait=True):
+            before = settings_of(folder)
+            try:
+                parts = [_store(folder, partial(write_tensors, tensors=tensors, about=_ABOUT))]
+                if model.head_ is not None:
+                    parts.append(_store(folder, model.head_.save))
+                for key, file in zip_longest(("weights", "head"), parts):
+                    settings |= {key: file and file.name, f"{key}_sha256": file and sha256_of(file)}
+                settings["sha256"] = settings_digest(settings)
+                write_json(folder / SETTINGS, settings)
+            finally:  # an interrupt may come when all is done, and deletes nothing then
+                sweep(folder, before)
 
 
 def _store(folder: Path, write: Callable[[Path], object]) -> Path:
     """Write a part of a model, and name it by the hash of its bytes."""
-    written = folder / f"{secrets.token_hex(8)}.safetensors"
+    written = folder / f".{secrets.token_hex(8)}.part"
     try:
         write(written)
-        return written.replace(folder / f"{_sha256(written)[:16]}.safetensors")
+        return written.replace(folder / stored_name(written))
     finally:
         written.unlink(missing_ok=True)
-
-
-def _delete(files: Iterable[Path]) -> None:
-    for file in files:
-        file.unlink(missing_ok=True)
-
-
-def _parts_of_older(folder: Path) -> set[Path]:
-    """Files of the model that is replaced: those that its settings name, and no others."""
-    try:
-        settings = read_json(check_within(folder / _SETTINGS, folder))
-    except (InputError, OSError):
-        return set()
-    names = (settings.get(part) for part in ("weights", "head")) if settings else ()
-    return {folder / name for name in names if _OF_A_MODEL.fullmatch(str(name))}
 
 
 def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
@@ -148,7 +138,7 @@ def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
     folder = Path(path)
     while True:
         written = _written(folder)
-        settings = read_json(check_within(folder / _SETTINGS, folder))
+        settings = read_json(check_within(folder / SETTINGS, folder))
         try:
             return _read(folder, settings, kinds)
         except (InputError, OSError, RuntimeError):  # the last one of a file that is gone
@@ -159,7 +149,7 @@ def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
 def _written(folder: Path) -> tuple[int, int] | None:
     """What every save changes, also one of the same model."""
     try:
-        found = (folder / _SETTINGS).stat()
+        found = (folder / SETTINGS).stat()
     except (OSError, ValueError):  # reading it says what is wrong
         return None
     return found.st_ino, found.st_mtime_ns
@@ -172,10 +162,8 @@ def _read(folder: Path, settings: Any, kinds: Iterable[Any]) -> Any:
             f"{folder} has model format {version!r}, but this version of prerank reads {FORMAT} "
             "and older: use the version that wrote it"
         )
-    if settings.pop("sha256", None) != _digest(settings):
-        raise InputError(
-            f"{folder / _SETTINGS} does not match the hash in it: the file was changed"
-        )
+    if settings.pop("sha256", None) != settings_digest(settings):
+        raise InputError(f"{folder / SETTINGS} does not match the hash in it: the file was changed")
     tensors, _ = read_tensors(_part_of(folder, settings, "weights"))
     head = None if settings.get("head") is None else _part_of(folder, settings, "head")
     try:
@@ -189,7 +177,7 @@ def _read(folder: Path, settings: Any, kinds: Iterable[Any]) -> Any:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error.__cause__, ImportError):
             raise  # it says what to install
-        raise InputError(f"{folder / _SETTINGS} is not a complete model: {error!r}") from error
+        raise InputError(f"{folder / SETTINGS} is not a complete model: {error!r}") from error
 
 
 def _part_of(folder: Path, settings: dict[str, Any], name: str) -> Path:
@@ -197,49 +185,12 @@ def _part_of(folder: Path, settings: dict[str, Any], name: str) -> Path:
     path = check_within(folder / Path(str(settings.get(name))).name, folder)
     if not path.is_file():
         raise InputError(f"{folder} has no {path.name}: the model is incomplete")
-    if _sha256(path) != settings.get(f"{name}_sha256"):
+    if sha256_of(path) != settings.get(f"{name}_sha256"):
         raise InputError(
-            f"{path} does not match the hash in {_SETTINGS}: the file was changed or belongs to "
+            f"{path} does not match the hash in {SETTINGS}: the file was changed or belongs to "
             "another model"
         )
     return path
-
-
-def check_model_folder(path: str | PathLike[str], *, replace: bool = False) -> None:
-    """Refuse a folder for a new model that is there, or cannot be written.
-
-    Args:
-        path: of the folder.
-        replace: whether it may be there, if it holds a model and its report and nothing else.
-    """
-    out = Path(path)
-    with writing(out):
-        if not out.exists():
-            check_place(out.resolve())
-            return
-        if not replace:
-            raise InputError(
-                f"{out} is already there: choose another folder, or replace it (--force)"
-            )
-        others = sorted(file.name for file in out.iterdir() if not _OF_A_MODEL.fullmatch(file.name))
-        if others:
-            named = ", ".join(others[:_SHOWN_FILES])
-            more = ", ..." if len(others) > _SHOWN_FILES else ""
-            raise InputError(
-                f"{out} holds something else than a model ({named}{more}): it is not replaced"
-            )
-        if any(out.iterdir()) and not _is_model(out / _SETTINGS):
-            raise InputError(f"{out} holds no model of prerank's: it is not replaced")
-        check_place(out.resolve())
-
-
-def _is_model(settings: Path) -> bool:
-    """Whether a file is `model.json` of a model, if not necessarily a sound one."""
-    try:
-        content = read_json(settings)
-    except InputError:
-        return False
-    return isinstance(content, dict) and {"format", "class", "weights"} <= set(content)
 
 
 def _restore(
@@ -247,6 +198,7 @@ def _restore(
 ) -> Any:
     if settings["class"] not in kinds:
         raise ValueError(f"unknown class {settings['class']!r}")
+    check_settings(settings)
     old, network = settings["format"] == 1, settings["network"]
     parameters = _newer(settings["parameters"]) if old else settings["parameters"]
     model = kinds[settings["class"]](**{**parameters, "hidden": tuple(parameters["hidden"])})
@@ -263,8 +215,11 @@ def _restore(
         parts = {
             name: _numbers(tensors, f"{key}.{name}", shape).reshape(stack, 1, -1) for name in names
         }
-        if not (parts["scale"] > 0).all():
-            raise ValueError(f"{key}.scale is not positive")
+        variance = parts["scale"].double().square()
+        if not ((parts["scale"] > 0) & (variance > 0) & variance.isfinite()).all():
+            raise ValueError(f"{key}.scale is not positive, or has no square")
+        if not (parts["low"] <= parts["high"]).all():
+            raise ValueError(f"{key}.low lies above {key}.high")
         setattr(model, attribute, Scaler(**parts))
     for name, kind in _FACTS.items():
         setattr(model, f"{name}_", kind(settings[name]))
@@ -279,6 +234,8 @@ def _restore(
     model.target_scales_ = model.y_scaler_.scale[0, 0]
     if model.rounding_:
         model.target_scales_ = _numbers(tensors, "target_scales", (widths["y"],))
+        if not (model.target_scales_ > 0).all():
+            raise ValueError("target_scales are not positive")
     levels, model.encoder_ = settings["levels"], None
     if levels is not None:
         columns = (None if column is None else _texts(column) for column in levels)
@@ -295,13 +252,20 @@ def _newer(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_forecast(model: Any, what: str) -> None:
-    """Refuse a model whose forecast for the mean of all inputs has no density."""
+    """Refuse a model whose forecast has no finite densities, or samples without squares.
+
+    For the mean of all inputs, where what the first layer multiplies is 0, and for the smallest and
+    the largest ones.
+    """
+    scaler = model.x_scaler_
+    rows = torch.cat([torch.zeros_like(scaler.low), scaler.low, scaler.high], -2).double()
     try:
-        dist = model._distribution(torch.zeros(1, 1, model.network_.n_inputs, dtype=torch.float64))
-        density = dist.log_prob(torch.zeros(1, model.n_outputs_, dtype=torch.float64))
+        dist = model._distribution(rows)
+        points = draw(dist, _DRAWS, generator=0).points
+        density = affine(dist, *model._units).log_prob(model._units[0] + model._units[1] * points)
     except (RuntimeError, IndexError) as error:
         raise ValueError(f"{what} parameters that do not fit the network: {error}") from error
-    if bool(density.isnan().any()):
+    if not bool(points.float().square().isfinite().all() and density.isfinite().all()):
         raise ValueError(f"{what} parameters that give no finite forecast")
 
 
@@ -330,6 +294,8 @@ def _check_sizes(model: Any, columns: int) -> None:
     sizes = {model.n_features_in_, columns, columns if names is None else len(names)}
     outputs = {model.n_outputs_, model.network_.n_targets, len(model.target_names_)}
     outputs.add(len(model.rounding_.cells))
+    if model.flat_target_:
+        outputs.add(1)
     if len(sizes) > 1 or len(outputs) > 1:
         raise ValueError(f"numbers of inputs {sorted(sizes)}, of targets {sorted(outputs)}")
     if model.encoder_ is not None:
@@ -345,7 +311,9 @@ def _restore_selection(stored: dict[str, Any] | None) -> Selection | None:
         {name: float(v) if isinstance(v, str) else v for name, v in row.items()}
         for row in stored["trace"]
     ]
-    return Selection(**{**stored, "trace": tuple(Judgement(**row) for row in trace)})
+    skipped = tuple(Skipped(**row) for row in stored.get("skipped", ()))
+    judged = tuple(Judgement(**row) for row in trace)
+    return Selection(**{**stored, "trace": judged, "skipped": skipped})
 
 
 def _plain_selection(selection: Selection | None) -> dict[str, Any] | None:
@@ -377,13 +345,3 @@ def _as_text(model: Any) -> str:
                 f"pre-rank {term.label!r} is code and cannot be saved: fit with named pre-ranks"
             )
     return "+".join(term.label for term in terms)
-
-
-def _digest(settings: dict[str, Any]) -> str:
-    """Hash of settings, whatever the order and the spaces that they are written with."""
-    text = json.dumps(settings, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

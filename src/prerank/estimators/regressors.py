@@ -59,7 +59,8 @@ class MixtureRegressor(JointRegressor):
             a network.
         strength: lambda. 0 fits a head, or a network, by likelihood alone. `"auto"`: for a head its
             default of 10; for a network the strength with the least calibration error on
-            validation rows whose scores stay within the budgets, over three paired splits.
+            validation rows whose scores stay within the budgets beyond the noise of these rows,
+            over three paired splits (see `prerank.training.search_in_stages`).
         budget: by how much the energy score may worsen, for a network and `"auto"`.
         nll_budget: by how many nats the negative log-likelihood may worsen there; None for any.
         discrete: `"auto"`: targets with few values, or with atoms, are spread for training, and

@@ -1,27 +1,32 @@
 """Reading and writing: forecasts, JSON, tensors, checkpoints; atomic writing, checks, locks."""
 
-from prerank.files.disk import (
-    FileLock,
-    check_file,
-    check_place,
-    check_size,
-    check_within,
-    new_folder,
-    write_atomically,
-    writing,
-)
-from prerank.files.forecast_files import Forecasts, read_forecasts
-from prerank.files.sample_files import SampleFile, read_samples
-from prerank.files.sample_writing import write_samples
-from prerank.files.values import (
-    CheckpointFile,
-    check_json,
-    read_json,
-    read_tensors,
-    versions,
-    write_json,
-    write_tensors,
-)
+from typing import TYPE_CHECKING
+
+from prerank.lazy_names import names_from
+
+if TYPE_CHECKING:
+    from prerank.files.disk import (
+        FileLock,
+        check_file,
+        check_place,
+        check_size,
+        check_within,
+        new_folder,
+        write_atomically,
+        writing,
+    )
+    from prerank.files.forecast_files import Forecasts, read_forecasts
+    from prerank.files.sample_files import SampleFile, read_samples
+    from prerank.files.sample_writing import write_samples
+    from prerank.files.values import (
+        CheckpointFile,
+        check_json,
+        read_json,
+        read_tensors,
+        versions,
+        write_json,
+        write_tensors,
+    )
 
 __all__ = [
     "CheckpointFile",
@@ -45,3 +50,7 @@ __all__ = [
     "write_tensors",
     "writing",
 ]
+
+__getattr__ = names_from(
+    __name__, "disk", "forecast_files", "sample_files", "sample_writing", "values"
+)

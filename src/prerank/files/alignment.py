@@ -2,19 +2,24 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
-from prerank.files.frames import Frame, comparable, factorise, listed, option
+from prerank.files.frames import Frame, combined, comparable, factorise, listed, option
 from prerank.numerics import order_lines
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["ROW", "Choices", "Matched", "Places", "Stack", "choose_keys", "find_places"]
+__all__ = [
+    "ROW",
+    "Choices",
+    "Matched",
+    "Places",
+    "Stack",
+    "choose_keys",
+    "find_places",
+    "key_codes",
+]
 
 ROW = "row"  # the column that counts the rows of the observations from 0
 _AS_KEY = " (a key)"
@@ -155,7 +160,8 @@ def choose_keys(
     left out: two files seldom agree on each digit of a latitude. The groups are a key only where
     rows cannot be identified without them.
     """
-    shared = [n for n in observations.columns if n in samples.columns and n not in taken]
+    used = set(taken)
+    shared = [n for n in observations.columns if n in samples.columns and n not in used]
     gridded = [frame.dims for frame in (samples, observations) if frame.dims]
     if gridded:
         spanned = [name for name in shared if all(name in dims for dims in gridded)]
@@ -213,7 +219,7 @@ def _look_up(
     samples: Frame, observations: Frame, keys: Sequence[str]
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Rows of the observations, and remarks on forecasts and observations that were left out."""
-    codes = factorise([_pair(samples, observations, name) for name in keys])
+    codes = combined(key_codes(samples, observations, name) for name in keys)
     known, asked = codes[: observations.size], codes[observations.size :]
     table = np.full(int(codes.max()) + 1, -1)
     table[known[::-1]] = np.arange(observations.size)[::-1]  # the first of equal ones stays
@@ -241,8 +247,8 @@ def _look_up(
     return rows, remarks
 
 
-def _pair(samples: Frame, observations: Frame, name: str) -> "pa.ChunkedArray":
-    """The values of a key in the observations, followed by those in the samples."""
+def key_codes(samples: Frame, observations: Frame, name: str) -> npt.NDArray[np.int64]:
+    """Numbers of the values of a key, in the observations and then in the samples."""
     import pyarrow as pa
 
     left, right = observations.complete(name, _AS_KEY), samples.complete(name, _AS_KEY)
@@ -252,7 +258,7 @@ def _pair(samples: Frame, observations: Frame, name: str) -> "pa.ChunkedArray":
         raise InputError(
             f"key {name!r} cannot be compared with that of {observations.path.name}: {error}"
         ) from error
-    return pa.chunked_array([*left.chunks, *right.chunks], type=left.type)
+    return factorise([pa.chunked_array([*left.chunks, *right.chunks], type=left.type)])
 
 
 def _check_dims(samples: Frame, observations: Frame, keys: Sequence[str]) -> None:

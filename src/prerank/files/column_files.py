@@ -202,17 +202,20 @@ def read_parquet(path: Path) -> "pa.Table":
             table.validate(full=True)  # text that is no text would fail much later
             check_size(path, claimed + sum(_text_bytes(table[name]) for name in text))
             views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-            for place, field in enumerate(schema):
-                column, kind = table.column(place), views.get(field.type, field.type)
+            columns = []
+            for column, field in zip(table.columns, schema, strict=True):
+                kind = views.get(field.type, field.type)
                 if column.type != kind:
-                    if pa.types.is_dictionary(column.type):
-                        column = column.cast(column.type.value_type)
-                    table = table.set_column(place, field.name, column.cast(kind))
+                    coded = pa.types.is_dictionary(column.type)
+                    plain = column.cast(column.type.value_type) if coded else column
+                    columns.append(plain.cast(kind))
+                else:
+                    columns.append(column)
                 if pa.types.is_timestamp(kind):
                     pa.scalar(0, kind).cast(pa.string())  # its time zone has to be known
             # What pandas noted in the file would be parsed later, valid or not.
             noted = {k: v for k, v in (schema.metadata or {}).items() if k != b"pandas"}
-            return table.replace_schema_metadata(noted)
+            return pa.table(columns, names=schema.names).replace_schema_metadata(noted)
         except InputError:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -245,12 +248,12 @@ def _read_in_parts(path: Path, source: "parquet.ParquetFile") -> "pa.Table":
 
 def _text_columns(about: "parquet.FileMetaData", schema: "pa.Schema") -> list[str]:
     """Names of the columns of text, or bytes; such values elsewhere, as in lists, are refused."""
-    found = []
+    found, names = [], set(schema.names)
     for i in range(about.num_columns):
         column = about.schema.column(i)
         if column.physical_type != "BYTE_ARRAY":
             continue
-        known = column.path in schema.names
+        known = column.path in names
         kind = family(schema.field(column.path).type) if known else "nested"
         if kind not in ("text", "binary", "number"):  # a number is a decimal here
             raise InputError(

@@ -1,11 +1,13 @@
 """Writing in one step or not at all, locks, and files that are refused before they are used."""
 
 import ctypes
+import glob
 import os
 import secrets
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,8 +29,12 @@ __all__ = [
     "writing",
 ]
 
+_PROBE = 2**20  # bytes: a model with its report has about as many
 _SMALL = 2**30  # bytes that a file may hold, however short it is
 _RENAME_EXCHANGE = 2  # flag of renameat2
+_JUST_MADE = 1.0  # seconds
+_HELD = "held.lock"  # in a folder that waits to take its place: held as long as its process lives
+_PARTS = ("new", "old")  # what else may be in it
 _PACKED = 1032  # the most bytes that deflate packs into one
 
 
@@ -56,7 +62,7 @@ def write_atomically(
     try:
         write(temporary)
         temporary.chmod(rights)  # a library may have put a private file in its place
-        with temporary.open("rb") as written:
+        with temporary.open("r+b") as written:  # Windows writes out what is open for writing only
             os.fsync(written.fileno())
         if keep:
             with suppress(OSError):  # of one that is there, or a file system without links
@@ -72,6 +78,12 @@ def write_atomically(
 def writing(path: Path) -> Iterator[None]:
     """Name the file where the file system refuses it, and take back folders made on its way."""
     missing: list[Path] = []
+    try:
+        os.fsencode(path)
+        if "\0" in str(path):
+            raise ValueError("no path holds null characters")
+    except ValueError as error:
+        raise InputError(f"cannot write {str(path)!r}: {error}") from error
     try:
         missing = [folder for folder in path.absolute().parents if not folder.exists()]
         yield
@@ -109,15 +121,18 @@ def new_folder(out: Path, check: Callable[[Path], None]) -> Iterator[Path]:
     target = out.resolve()
     with writing(out):
         target.parent.mkdir(parents=True, exist_ok=True)
-        hold = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        _recover(target)
+        hold = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        hold.mkdir(mode=0o700)
         try:
-            folder = hold / "new"
-            folder.mkdir()
-            yield folder
-            check(out)
-            _swap(folder, target, hold / "old")
+            with FileLock(hold / _HELD):
+                folder = hold / "new"
+                folder.mkdir()
+                yield folder
+                check(out)
+                _swap(folder, target, hold / "old")
         finally:
-            shutil.rmtree(hold, ignore_errors=True)
+            _discard(hold)
 
 
 def check_file(out: Path, *sources: Path) -> None:
@@ -139,23 +154,25 @@ def check_file(out: Path, *sources: Path) -> None:
 def check_place(path: Path) -> None:
     """Raise what the file system says of a new file beside a path, or where that would be made."""
     folder = next(folder for folder in path.absolute().parents if folder.exists())
-    with tempfile.TemporaryFile(dir=folder):
-        pass
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(bytes(_PROBE))  # a full disk takes new files, but no content
+        probe.flush()
 
 
-def check_size(path: Path, claimed: int) -> None:
+def check_size(path: Path, claimed: int, stored: int | None = None) -> None:
     """Refuse a file whose header claims far more than can be in it, before that is allocated.
 
     Args:
         path: of the file.
         claimed: bytes that its values would take.
+        stored: bytes that it has; those of the file by default.
 
     Example:
         >>> check_size(Path(__file__), 2**40)
         Traceback (most recent call last):
         prerank.errors.InputError: the file claims to hold 1024.0 GiB ...
     """
-    stored = path.stat().st_size
+    stored = path.stat().st_size if stored is None else stored
     if claimed > max(_SMALL, _PACKED * stored):
         raise InputError(
             f"the file claims to hold {claimed / 2**30:.1f} GiB and has {stored} bytes: it is "
@@ -204,14 +221,62 @@ class FileLock:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # A soft lock would outlive a process that is killed.
         lock = filelock.FileLock(self._path, blocking=self._wait, fallback_to_soft=False)
-        with suppress(filelock.Timeout):
-            lock.acquire()
         self._locks.append(lock)
-        return lock.is_locked
+        try:
+            with suppress(filelock.Timeout):
+                lock.acquire()
+            return lock.is_locked
+        except BaseException:  # an interrupt: the block does not begin, nor end
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         """Release it."""
-        self._locks.pop().release()
+        lock = self._locks.pop()
+        try:
+            lock.release()
+        finally:
+            lock.release(force=True)  # nothing is left to do, but where an interrupt came before
+
+
+def _recover(target: Path) -> None:
+    """Take away what killed processes left of a new folder; the old one goes back if it is gone.
+
+    A folder of such a name that holds anything else, or has no lock, is somebody's own.
+    """
+    for hold in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"):
+        if not _is_left(hold):
+            continue
+        with FileLock(hold / _HELD) as ended:
+            if ended and (hold / "old").exists() and not target.exists():
+                (hold / "old").rename(target)
+        if ended:
+            _discard(hold)
+
+
+def _is_left(hold: Path) -> bool:
+    """Whether a process left this folder; one that is empty goes at once.
+
+    That one was just made, or its process was killed as it made or removed it.
+    """
+    try:
+        inside = {path.name for path in hold.iterdir()}
+        if not inside and time.time() - hold.stat().st_mtime > _JUST_MADE:
+            hold.rmdir()
+        locked = (hold / _HELD).is_file() and not hold.is_symlink()
+    except OSError:  # a file, or gone by now
+        return False
+    return locked and inside <= {*_PARTS, _HELD}
+
+
+def _discard(hold: Path) -> None:
+    """Remove a folder of `new_folder`, its lock last: without it, it would be somebody's own."""
+    for part in _PARTS:
+        shutil.rmtree(hold / part, ignore_errors=True)
+    with suppress(OSError):
+        if {path.name for path in hold.iterdir()} <= {_HELD}:
+            (hold / _HELD).unlink(missing_ok=True)
+            hold.rmdir()
 
 
 def _swap(new: Path, target: Path, old: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
+from prerank.files.frames import positions
 from prerank.inputs import column_labels, repeated
 
 __all__ = ["TableEncoder", "check_table", "in_order", "one_hot", "text_encoder"]
@@ -118,7 +119,7 @@ def in_order(y: Any, names: tuple[str, ...]) -> Any:
             f"y has the columns {', '.join(columns)}, but the model was fitted to "
             f"{', '.join(names)}"
         )
-    order = [columns.index(name) for name in names]
+    order = positions(names, columns)
     return y.iloc[:, order] if hasattr(y, "iloc") else y[:, order]
 
 

@@ -15,14 +15,16 @@ from prerank.files.alignment import Choices, Matched
 from prerank.files.column_files import ROW_NUMBERS, TABLES, read_frame
 from prerank.files.frames import Frame, listed, naming, option
 from prerank.files.input_tables import match_inputs
-from prerank.files.netcdf import SampleGrid, read_dataset
+from prerank.files.netcdf import read_dataset, read_store
 from prerank.files.sample_arrays import SampleArrays, read_arrays
+from prerank.files.sample_grids import SampleGrid
 from prerank.files.sample_tables import SampleTable
 from prerank.files.user_tables import Names, pick_names
 from prerank.inputs import repeated
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 __all__ = [
     "NETCDF",
@@ -37,6 +39,7 @@ __all__ = [
 _ARRAYS = (".npy", ".npz")
 NETCDF = (".nc", ".nc4", ".netcdf")
 """Suffixes of netCDF files."""
+_ZARR = (".zarr",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +104,7 @@ def read_forecasts(
     inputs: str | os.PathLike[str] | None = None,
     time: str | None = None,
     cluster: str | None = None,
+    target: str | Names | None = None,
 ) -> Forecasts:
     r"""Read samples of forecasts and what was observed, and put them side by side.
 
@@ -113,8 +117,9 @@ def read_forecasts(
     - Arrays (`.npy`, `.npz`): `(S, N, D)`, or `(S, N)` for a single target. An .npz file names
       them `samples` and `observations`; it may name the targets in an array `targets`, the axis
       of the samples in `sample_axis`, and hold a key such as `day` in an array `key_day`.
-    - netCDF (`.nc`): variables are targets, one dimension has one of the names above, and the
-      others span the rows. Needs the libraries of the extra `netcdf`.
+    - netCDF (`.nc`) and zarr (a folder `.zarr`): variables are targets, one dimension has one of
+      the names above, and the others span the rows. Places of the dimensions that `target` names
+      are targets too, such as `t2m/Bonn/6`. Needs the libraries of the extra `netcdf`, and zarr.
 
     Forecasts find their observations by the columns or coordinates that both files have; else by a
     column `row` of the samples, which counts the rows of the observations from 0; else by their
@@ -135,6 +140,7 @@ def read_forecasts(
             do.
         time: a column with the time of each row.
         cluster: a column with the cluster of each row.
+        target: dimensions of netCDF files or zarr stores whose places form one event.
 
     Raises:
         InputError: when a file cannot be read or used; the message begins with its path.
@@ -155,16 +161,20 @@ def read_forecasts(
     """
     path = Path(samples)
     truth = path if observations is None else Path(observations)
-    source = open_samples(path)
+    source = open_samples(path, target)
     alone = truth == path or (truth.exists() and truth.samefile(path))
-    observed = source if alone else open_samples(truth)
+    observed = source if alone else open_samples(truth, target)
     with naming(path):
         names = source.names()
     with naming(truth):
         names |= observed.names()
     aside = tuple(name for name in (time, cluster) if name is not None)
+    wanted = names_of(targets, "targets", names)
+    if wanted is not None:
+        grids = (one for one in (observed, source) if isinstance(one, SampleGrid))
+        wanted = next((grid.expanded(wanted) for grid in grids), wanted)
     choices = Choices(
-        names_of(targets, "targets", names),
+        wanted,
         names_of(key, "key", names),
         sample,
         sample_axis,
@@ -181,6 +191,8 @@ def read_forecasts(
         offered = () if alone else source.offered(choices)
     with naming(truth):
         frame = observed.observations(choices, offered)
+        for name, what in ((time, "time"), (cluster, "cluster")):
+            _check_aside(name, what, frame, source, isinstance(observed, SampleArrays))
     with naming(path, truth):
         matched = source.match(frame, choices)
         check_samples(matched.values, matched.place)
@@ -198,8 +210,9 @@ def read_forecasts(
             f"samples without a column in {truth.name}": matched.sampled,
             f"columns of {truth.name} without samples": [n for n in known if n not in ours],
         }
+        judged = set(matched.targets)
         for what, found in unjudged.items():
-            left = [name for name in found if name not in matched.targets]
+            left = [name for name in found if name not in judged]
             if left:  # a name that is spelt differently, for instance
                 remarks = (*remarks, f"{what} were not judged: {listed(left)}")
     table = None
@@ -220,14 +233,28 @@ def read_forecasts(
     )
 
 
-def open_samples(path: Path) -> SampleTable | SampleArrays | SampleGrid:
-    """Read a file; the suffix determines its format."""
+def open_samples(
+    path: Path, target: str | Names | None = None
+) -> SampleTable | SampleArrays | SampleGrid:
+    """Read a file; the suffix determines its format.
+
+    Args:
+        path: of the file, or of the folder of a zarr store.
+        target: dimensions of an event, for netCDF and zarr.
+    """
     suffix = path.suffix.lower()
-    if suffix not in TABLES + _ARRAYS + NETCDF:
+    known = TABLES + _ARRAYS + NETCDF + _ZARR
+    if suffix not in known:
         raise InputError(
-            f"{path}: a file that ends in {suffix!r} cannot be read: known are "
-            f"{', '.join(TABLES + _ARRAYS + NETCDF)}"
+            f"{path}: a file that ends in {suffix!r} cannot be read: known are {', '.join(known)}"
         )
+    if target is not None and suffix not in NETCDF + _ZARR:
+        raise InputError(
+            f"{path}: {option('target')} names dimensions of netCDF files and zarr stores: name "
+            f"columns with {option('targets')}"
+        )
+    if suffix in _ZARR and path.is_dir():
+        return _grid(path, read_store(path), target)
     try:
         with path.open("rb") as file:
             empty = not file.read(1)
@@ -239,10 +266,16 @@ def open_samples(path: Path) -> SampleTable | SampleArrays | SampleGrid:
     if suffix in _ARRAYS:
         return SampleArrays(path, read_arrays(path))
     if suffix in NETCDF:
-        return SampleGrid(path, read_dataset(path))
+        return _grid(path, read_dataset(path), target)
     table = read_frame(path)
     columns = {n: c for n, c in table.columns.items() if not ROW_NUMBERS.fullmatch(n)}
     return SampleTable(Frame(path, table.size, columns))
+
+
+def _grid(path: Path, dataset: "xr.Dataset", target: str | Names | None) -> SampleGrid:
+    with naming(path):
+        dims = {str(dim) for dim in dataset.dims}
+        return SampleGrid(path, dataset, names_of(target, "target", dims) or ())
 
 
 def check_choices(path: Path, source: object, choices: Choices) -> None:
@@ -268,6 +301,28 @@ def check_samples(values: npt.NDArray[np.float64], place: Callable[[int, int, in
         )
 
 
+def _check_aside(
+    name: str | None,
+    what: str,
+    frame: Frame,
+    source: SampleTable | SampleArrays | SampleGrid,
+    in_arrays: bool,
+) -> None:
+    """Refuse a target as times or clusters, and arrays that have none."""
+    if name is None:
+        return
+    if isinstance(source, SampleTable) and name in source.numbered:
+        raise InputError(
+            f"{option(what)} {name!r} is a target, which has samples: name the column that says "
+            "which rows depend on each other"
+        )
+    if in_arrays and name not in frame.columns and name not in source.names():
+        raise InputError(
+            f"{option(what)}: an array holds no {name!r}: give the observations as a table "
+            f"({', '.join(TABLES)}) with that column"
+        )
+
+
 def _observed_values(frame: Frame, matched: Matched) -> npt.NDArray[np.float64]:
     """Observations of the forecasts, `(N, D)`."""
     columns = [frame.numbers(name, " for a target")[matched.rows] for name in matched.targets]
@@ -288,7 +343,9 @@ def _observed_values(frame: Frame, matched: Matched) -> npt.NDArray[np.float64]:
 def _groups(frame: Frame, matched: Matched, by: str, what: str) -> tuple[str, ...]:
     """The group, time or cluster of each row: from the observations, or else from the samples."""
     source = matched.source
-    if by in frame.columns or by not in source.columns:
+    if by in matched.sampled:
+        raise InputError(f"{source.path}: {by!r} for the {what} is a target, which has samples")
+    if by not in source.columns:
         return frame.text(by, matched.rows, what)
     origins = matched.origins.reshape(len(matched.rows), -1)  # (N, S) for a long table
     codes = source.codes(by)[origins]
@@ -299,6 +356,8 @@ def _groups(frame: Frame, matched: Matched, by: str, what: str) -> tuple[str, ..
             f"{source.path}: column {by!r} for the {what} differs among the samples of a forecast, "
             f"that of data row {first + 1}: {what} are {what} of forecasts"
         )
+    if by in frame.columns:
+        return frame.text(by, matched.rows, what)
     return source.text(by, origins[:, 0], what)
 
 

@@ -1,6 +1,6 @@
 """The columns of a file, whatever its format: by name, and compared with those of another file."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Frame",
+    "codes_without_each",
+    "combined",
     "comparable",
     "did_you_mean",
     "factorise",
@@ -26,9 +28,11 @@ __all__ = [
     "listed",
     "naming",
     "option",
+    "positions",
 ]
 
 _MOST_LISTED = 12
+_MOST_COMPARED = 3  # unknown names that are compared with all known ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,13 +168,42 @@ def factorise(columns: "Sequence[pa.ChunkedArray]") -> npt.NDArray[np.int64]:
         >>> factorise([pa.chunked_array([["a", "b", "a"]]), pa.chunked_array([[1, 1, 2]])])
         array([0, 1, 2])
     """
+    return combined(map(_codes, columns))
+
+
+def combined(parts: Iterable[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """Numbers of the rows, equal where all of some numbers are.
+
+    Example:
+        >>> combined([np.array([7, 7, 8]), np.array([5, 6, 5])])
+        array([0, 1, 2])
+    """
     import pandas as pd
 
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        part = _codes(column)
-        codes, _ = pd.factorize(codes * (part.max(initial=0) + 1) + part)
-    return codes
+    first, *others = parts
+    codes = pd.factorize(first)[0]
+    for part in others:
+        codes = pd.factorize(codes * (part.max(initial=0) + 1) + part)[0]
+    return codes.astype(np.int64)
+
+
+def codes_without_each(
+    parts: Sequence[npt.NDArray[np.int64]],
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Combine all parts but one, for each of them; the work grows as their number, not its square.
+
+    Example:
+        >>> [codes.tolist() for codes in codes_without_each([np.array([7, 7]), np.array([5, 6])])]
+        [[0, 1], [0, 0]]
+    """
+    none = np.zeros_like(parts[0])
+    after = [none]
+    for part in reversed(parts[1:]):
+        after.append(combined([part, after[-1]]))
+    before = none
+    for part, rest in zip(parts, reversed(after), strict=True):
+        yield combined([before, rest])
+        before = combined([before, part])
 
 
 def _codes(column: "pa.ChunkedArray") -> npt.NDArray[np.int64]:
@@ -259,7 +292,8 @@ def did_you_mean(
         ('did you mean flow?', 'there are flow, depth')
     """
     similar = {other.lower(): other for other in reversed(list(known))}
-    near = [similar[m] for w in wanted for m in get_close_matches(w.lower(), similar, 3, cutoff)]
+    compared = wanted[:_MOST_COMPARED]
+    near = [similar[m] for w in compared for m in get_close_matches(w.lower(), similar, 3, cutoff)]
     if near:
         return f"did you mean {', '.join(dict.fromkeys(near))}?"
     return f"there are {listed(known, most) or 'none'}"
@@ -275,6 +309,17 @@ def listed(names: Collection[str], most: int = _MOST_LISTED) -> str:
     shown = list(names)[:most]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def positions(wanted: Iterable[str], names: Iterable[str]) -> list[int]:
+    """Where names stand among others.
+
+    Example:
+        >>> positions(["rain", "wind"], ["wind", "sun", "rain"])
+        [2, 0]
+    """
+    places = {name: j for j, name in enumerate(names)}
+    return [places[name] for name in wanted]
 
 
 def option(name: str) -> str:

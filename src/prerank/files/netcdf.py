@@ -1,28 +1,24 @@
-"""Samples and observations in netCDF files, through xarray."""
+"""Reading netCDF files and zarr stores into memory, and netCDF files as bytes."""
 
 import io
-import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from prerank.errors import InputError
-from prerank.files.alignment import Choices, Matched, Stack
-from prerank.files.columns import as_arrow
 from prerank.files.disk import check_size
-from prerank.files.frames import Frame, find_name, listed, naming, option
-from prerank.files.sample_tables import SAMPLE_NAMES, find_sample_name
+from prerank.files.frames import naming
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["SampleGrid", "dataset_bytes", "read_dataset"]
+__all__ = ["dataset_bytes", "read_dataset", "read_store"]
 
 _CLASSIC, _HDF5 = b"CDF", b"\x89HDF"
+_METADATA = (".zarray", ".zmetadata", "zarr.json")
+# Bounds and grid mappings are no targets, and "hours" may be the unit of one.
+_DECODING: dict[str, Any] = {"decode_coords": "all", "decode_timedelta": False}
 
 
 def read_dataset(path: Path) -> "xr.Dataset":
@@ -46,8 +42,7 @@ def read_dataset(path: Path) -> "xr.Dataset":
         with xr.open_dataset(
             path,
             engine="scipy" if start.startswith(_CLASSIC) else "h5netcdf",
-            decode_coords="all",  # bounds and grid mappings are no targets
-            decode_timedelta=False,  # "hours" may be the unit of a target
+            **_DECODING,
         ) as dataset:
             return dataset.load()
     except InputError:
@@ -68,6 +63,63 @@ def dataset_bytes(dataset: "xr.Dataset") -> bytes:
     return buffer.getvalue()
 
 
+def read_store(path: Path) -> "xr.Dataset":
+    """Read a zarr store, a folder, into memory.
+
+    Raises:
+        InputError: when the store is broken.
+    """
+    import xarray as xr
+    import zarr  # noqa: F401
+
+    try:
+        with naming(path):
+            stored = _check_store(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of stores without consolidated metadata
+            dataset = xr.open_zarr(path, chunks=None, **_DECODING)
+        with naming(path), dataset:
+            check_size(path, sum(_bytes_read(v) for v in dataset.variables.values()), stored)
+            return dataset.load()
+    except InputError:
+        raise
+    except Exception as error:  # nor are those of zarr
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path}: not a zarr store that can be read: {reason}") from error
+
+
+def _bytes_read(values: Any) -> int:
+    """Bytes that an array takes as it is read: float64, with a column for each coordinate."""
+    return max(values.nbytes, 8 * values.size * (1 + values.ndim))
+
+
+def _check_store(path: Path) -> int:
+    """Refuse a store that takes values from elsewhere, or whose decoding runs code.
+
+    Returns:
+        The bytes that it has.
+    """
+    stored = 0
+    for file in path.rglob("*"):
+        if file.is_symlink():
+            raise InputError(f"{file.relative_to(path)} is a link: copy its values into the store")
+        if file.is_file():
+            stored += file.stat().st_size
+            if file.name in _METADATA and "pickle" in _codecs(json.loads(file.read_bytes())):
+                raise InputError("it holds pickled objects, which can run code: store numbers")
+    return stored
+
+
+def _codecs(metadata: Any) -> set[str]:
+    """Names of the codecs in metadata of zarr: values of `id` (format 2) and `name` (format 3)."""
+    if isinstance(metadata, list):
+        return set().union(*map(_codecs, metadata))
+    if not isinstance(metadata, dict):
+        return set()
+    own = {str(metadata.get(key)).rpartition(".")[2] for key in ("id", "name")}
+    return own.union(*map(_codecs, metadata.values()))
+
+
 def _check_contents(path: Path) -> None:
     """Refuse a file that takes its values from other files, or claims more than it can hold."""
     import h5py
@@ -82,8 +134,7 @@ def _check_contents(path: Path) -> None:
         nonlocal claimed
         if not isinstance(item, h5py.Dataset):
             return None
-        # As they will be read: float64, with a column for each coordinate.
-        claimed += max(item.nbytes, 8 * item.size * (1 + item.ndim))
+        claimed += _bytes_read(item)
         return name if item.external or item.is_virtual else None
 
     with h5py.File(path, "r") as file:
@@ -91,136 +142,3 @@ def _check_contents(path: Path) -> None:
     if found is not None:
         raise InputError(f"{found!r} lies in another file: copy its values into this one")
     check_size(path, claimed)
-
-
-@dataclass(frozen=True, eq=False)
-class SampleGrid:
-    """A netCDF file of samples or observations.
-
-    Attributes:
-        path: of the file.
-        dataset: what it holds.
-    """
-
-    path: Path
-    dataset: "xr.Dataset"
-
-    has_observations = False
-
-    def names(self) -> set[str]:
-        """All names: of variables and dimensions."""
-        return {str(name) for name in (*self.dataset.variables, *self.dataset.dims)}
-
-    def offered(self, choices: Choices) -> tuple[str, ...]:
-        """The variables with numbers, which may be targets."""
-        return tuple(str(n) for n, v in self.dataset.data_vars.items() if v.dtype.kind in "fiu")
-
-    def observations(self, choices: Choices, offered: Collection[str]) -> Frame:
-        """Turn variables that span the same dimensions, and their coordinates, into columns."""
-        known = self.offered(choices)
-        names = choices.targets or tuple(name for name in known if name in offered) or known
-        if not names:
-            raise InputError("there is no variable with numbers for a target")
-        dims = self._dimensions(names)
-        frame = self._coordinates(dims)
-        columns = {name: as_arrow(self._values(name, dims).ravel()) for name in names}
-        return replace(frame, columns={**frame.columns, **columns})
-
-    def match(self, observations: Frame, choices: Choices) -> Matched:
-        """Match the samples with observations."""
-        member = self._member(choices)
-        known = tuple(name for name in self.offered(choices) if member in self.dataset[name].dims)
-        targets = choices.targets or tuple(n for n in observations.columns if n in known)
-        if not targets:
-            raise InputError(
-                f"none of the variables {listed(known) or '(there are none)'} with dimension "
-                f"{member!r} is in {observations.path.name}, which has "
-                f"{listed(observations.columns)}: name them alike"
-            )
-        return self.stack(targets, choices).match(observations, choices)
-
-    def stack(self, targets: tuple[str, ...], choices: Choices) -> Stack:
-        """The samples of some targets, with a row for each place of the grid."""
-        member = self._member(choices)
-        known = tuple(name for name in self.offered(choices) if member in self.dataset[name].dims)
-        dims = self._dimensions(targets)
-        if member not in dims:
-            raise InputError(f"variable {targets[0]!r} has no dimension {member!r} of samples")
-        rows = tuple(name for name in dims if name != member)
-        frame = self._coordinates(rows)
-        values = [self._values(n, (member, *rows)).reshape(-1, frame.size) for n in targets]
-
-        def place(s: int, r: int, d: int) -> str:
-            where = frame.described(rows, r)
-            return f"sample {s}, counted from 0, of {targets[d]!r} for {where}"
-
-        return Stack(frame, np.stack(values, axis=-1), targets, place, known, (member,))
-
-    def replaced(self, values: npt.NDArray[np.float64], stack: Stack) -> "xr.Dataset":
-        """The dataset with other samples `(S, N, D)` in the place of those of a stack."""
-        changed = self.dataset.copy()
-        (member,) = stack.taken
-        for d, name in enumerate(stack.targets):
-            old = self.dataset[name]
-            rows = {str(dim): size for dim, size in old.sizes.items() if dim != member}
-            rows = {dim: rows[dim] for dim in stack.frame.dims}
-            new = old.variable.transpose(member, *rows).copy(
-                data=values[..., d].reshape(-1, *rows.values())
-            )
-            new = new.transpose(*old.dims)
-            if old.dtype.kind == "f":
-                new = new.astype(old.dtype)
-            new.encoding = {}  # numbers that were packed may not fit into so few bits any more
-            changed[name] = new
-        return changed
-
-    def _member(self, choices: Choices) -> str:
-        """The dimension of the samples."""
-        sizes = {str(name): size for name, size in self.dataset.sizes.items()}
-        member = find_sample_name(sizes, choices.sample, "dimension")
-        if member is None:
-            raise InputError(
-                f"no dimension numbers the samples; there are {listed(sizes) or 'none'}: call it "
-                f"{', '.join(SAMPLE_NAMES)}, or name it with {option('sample')}"
-            )
-        return member
-
-    def _dimensions(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The dimensions of the first variable, which the others must have too."""
-        variables = {str(name) for name in self.dataset.data_vars}
-        for name in names:
-            find_name(name, variables, " for a target")
-        first = tuple(str(dim) for dim in self.dataset[names[0]].dims)
-        for name in names[1:]:
-            dims = tuple(str(dim) for dim in self.dataset[name].dims)
-            if set(dims) != set(first):
-                raise InputError(
-                    f"{names[0]!r} has dimensions {listed(first)} and {name!r} "
-                    f"{listed(dims) or 'none'}: all targets need the same"
-                )
-        return first
-
-    def _values(self, name: str, dims: tuple[str, ...]) -> npt.NDArray[np.float64]:
-        variable = self.dataset[name]
-        if variable.dtype.kind not in "fiub":
-            raise InputError(
-                f"variable {name!r} holds {variable.dtype}: only numbers can be used for a target"
-            )
-        if variable.size == 0:
-            raise InputError(f"variable {name!r} is empty: its shape is {variable.shape}")
-        return variable.transpose(*dims).to_numpy().astype(np.float64)
-
-    def _coordinates(self, dims: tuple[str, ...]) -> Frame:
-        """One row for each place of the grid, with all coordinates that depend on nothing else."""
-        import xarray as xr
-
-        sizes = {dim: self.dataset.sizes[dim] for dim in dims}
-        bare = frozenset(dim for dim in dims if dim not in self.dataset.coords)
-        variables: dict[str, Any] = {dim: xr.Variable(dim, np.arange(sizes[dim])) for dim in bare}
-        variables |= {str(name): values.variable for name, values in self.dataset.coords.items()}
-        columns = {
-            name: as_arrow(variable.set_dims(sizes).to_numpy().ravel())
-            for name, variable in variables.items()
-            if set(variable.dims) <= set(dims)
-        }
-        return Frame(self.path, math.prod(sizes.values()), columns, sizes, bare)

@@ -15,7 +15,7 @@ from prerank.errors import InputError, ShapeError
 from prerank.files.alignment import Choices, Matched, Stack
 from prerank.files.columns import as_arrow
 from prerank.files.disk import check_size
-from prerank.files.frames import Frame, find_name, listed, naming, option
+from prerank.files.frames import Frame, find_name, listed, naming, option, positions
 from prerank.inputs import repeated
 
 __all__ = ["KEY_PREFIX", "SampleArrays", "read_arrays"]
@@ -149,7 +149,7 @@ class SampleArrays:
         def place(s: int, r: int, d: int) -> str:
             return f"sample {s}, row {r} of {targets[d]!r}, counted from 0"
 
-        chosen = values[..., [names.index(name) for name in targets]]
+        chosen = values[..., positions(targets, names)]
         stack = Stack(frame, chosen, targets, place, names, remarks=remarks)
         return replace(stack.match(observations, choices), sample_axis=axis)
 
@@ -173,7 +173,7 @@ class SampleArrays:
         def place(s: int, r: int, d: int) -> str:
             return f"sample {s}, row {r} of {targets[d]!r}, counted from 0"
 
-        chosen = _samples_first(values, axis)[..., [names.index(name) for name in targets]]
+        chosen = _samples_first(values, axis)[..., positions(targets, names)]
         stack = Stack(frame, chosen, targets, place, names, remarks=(*remarks, *inferred))
         return stack, self._named(_SAMPLES), axis
 

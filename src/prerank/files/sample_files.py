@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prerank.coordinates import SAMPLE_NAMES
 from prerank.errors import InputError, ShapeError
 from prerank.extras import needed_by
 from prerank.files.alignment import Choices, Stack
@@ -22,10 +23,11 @@ from prerank.files.forecast_files import (
     names_of,
     open_samples,
 )
-from prerank.files.frames import Frame, listed, naming, option
-from prerank.files.netcdf import SampleGrid, dataset_bytes
+from prerank.files.frames import Frame, listed, naming, option, positions
+from prerank.files.netcdf import dataset_bytes
 from prerank.files.sample_arrays import SampleArrays
-from prerank.files.sample_tables import SAMPLE_NAMES, SampleTable, find_sample_name
+from prerank.files.sample_grids import SampleGrid
+from prerank.files.sample_tables import SampleTable, find_sample_name
 from prerank.files.sample_writing import DELIMITERS, PARQUET, WRITABLE, write_samples
 from prerank.files.user_tables import Names
 
@@ -108,6 +110,7 @@ def read_samples(
     key: str | Names | None = None,
     sample: str | None = None,
     sample_axis: int | None = None,
+    target: str | Names | None = None,
 ) -> SampleFile:
     r"""Read samples of forecasts whose observations are not known.
 
@@ -121,6 +124,7 @@ def read_samples(
         key: columns of a long table that identify a forecast.
         sample: the column or dimension that numbers the samples, if it has another name.
         sample_axis: the axis of the samples in an array.
+        target: dimensions of a netCDF file or zarr store whose places form one event.
 
     Raises:
         InputError: when the file cannot be read or has no samples of a target; the message begins
@@ -143,10 +147,12 @@ def read_samples(
         <BLANKLINE>
     """
     file = Path(path)
-    source = open_samples(file)
+    source = open_samples(file, target)
     with naming(file):
         names = source.names()
         wanted = names_of(targets, "targets", names) or ()
+        if isinstance(source, SampleGrid):
+            wanted = source.expanded(wanted)
         choices = Choices(wanted, names_of(key, "key", names), sample, sample_axis)
         check_choices(file, source, choices)
         offered = source.offered(choices)
@@ -174,7 +180,7 @@ def _layout(
         label = find_sample_name(source.frame.columns, choices.sample, "column")
     if label is not None:
         return _of_long_table(source, choices, targets, label)
-    absent = [name for name in targets if name not in source.numbered()]
+    absent = [name for name in targets if name not in source.numbered]
     if absent:
         raise InputError(
             f"no samples of {listed(absent)}: a long table needs a column that numbers them "
@@ -226,7 +232,7 @@ def _of_arrays(source: SampleArrays, choices: Choices) -> SampleFile:
     def fill(file: Path, suffix: str, values: Values) -> None:
         new = np.moveaxis(old.reshape(*old.shape, 1) if old.ndim == 2 else old, axis, 0)
         new = new.astype(old.dtype if old.dtype.kind == "f" else np.float64)
-        new[..., [stack.sampled.index(target) for target in stack.targets]] = values
+        new[..., positions(stack.targets, stack.sampled)] = values
         new = np.moveaxis(new, 0, axis).reshape(old.shape)
         with file.open("wb") as opened:  # given a name, numpy would add a suffix to it
             if suffix == ".npy":
@@ -252,7 +258,8 @@ def _of_stack(
 ) -> SampleFile:
     frame = stack.frame
     free = [name for name in frame.columns if name not in stack.taken]
-    others = tuple(name for name in stack.sampled if name not in stack.targets)
+    chosen = set(stack.targets)
+    others = tuple(name for name in stack.sampled if name not in chosen)
     key = _key(frame, free, np.arange(frame.size))
     parts = (frame.path, stack.values, stack.targets, key, others, stack.remarks)
     return SampleFile(*parts, layouts, stack.place, fill)

@@ -3,21 +3,31 @@
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from prerank.coordinates import SAMPLE_NAMES
 from prerank.errors import InputError
-from prerank.files.alignment import ROW, Choices, Matched, Places, Stack, choose_keys, find_places
+from prerank.files.alignment import (
+    ROW,
+    Choices,
+    Matched,
+    Places,
+    Stack,
+    choose_keys,
+    find_places,
+    key_codes,
+)
 from prerank.files.columns import decoded, family
-from prerank.files.frames import Frame, find_name, listed, option
+from prerank.files.frames import Frame, codes_without_each, find_name, listed, option
 from prerank.numerics import order_lines
 
-__all__ = ["SAMPLE_NAMES", "LongTable", "SampleTable", "find_sample_name", "varies"]
+__all__ = ["LongTable", "SampleTable", "find_sample_name", "varies"]
 
-SAMPLE_NAMES = ("sample", "member", "realization", "number", "draw", "ensemble")
 _NUMBERED = re.compile(r"(?P<target>.+?)(?:[_.\- ](?P<k>\d{1,9})|\[(?P<index>\d{1,9})\])")
 
 
@@ -49,7 +59,7 @@ class SampleTable:
 
     def names(self) -> set[str]:
         """Names of columns, and those before the numbers of columns such as rain_0, rain_1, ..."""
-        return {*self.frame.columns, *self.numbered()}
+        return {*self.frame.columns, *self.numbered}
 
     def offered(self, choices: Choices) -> tuple[str, ...]:
         """The possible targets of samples, for observations without names.
@@ -63,7 +73,7 @@ class SampleTable:
         """
         label = find_sample_name(self.frame.columns, choices.sample, "column")
         if label is None:
-            return tuple(self.numbered())
+            return tuple(self.numbered)
         others = {label, ROW, choices.by, *choices.aside, *(choices.key or ())}
         return tuple(name for name in self.frame.numeric if name not in others)
 
@@ -73,7 +83,7 @@ class SampleTable:
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations; the order decides where both are the same frame."""
-        frame, groups = self.frame, self.numbered()
+        frame, groups = self.frame, self.numbered
         wanted = observations.columns if choices.targets is None else choices.targets
         wide = [name for name in wanted if name in groups and name != choices.by]
         plain = frame is not observations and any(name in frame.columns for name in wide)
@@ -93,6 +103,7 @@ class SampleTable:
             f"{observations.path.name}; there are {listed(frame.columns)}"
         )
 
+    @cached_property
     def numbered(self) -> dict[str, list[tuple[int, str]]]:
         """Columns such as rain_0, rain_1, ... with their numbers, by what stands before these."""
         groups: dict[str, list[tuple[int, str]]] = {}
@@ -129,10 +140,10 @@ class SampleTable:
 
     def wide(self, found: tuple[str, ...], choices: Choices) -> Stack:
         """The samples of a wide table; every target needs the same numbers."""
-        frame, groups = self.frame, self.numbered()
-        targets = found if choices.targets is None else choices.targets
+        frame, groups = self.frame, self.numbered
+        targets, offered = found if choices.targets is None else choices.targets, set(found)
         for name in targets:
-            if name not in found:
+            if name not in offered:
                 raise InputError(
                     f"no columns {name}_0, {name}_1, ... for the target {name!r}; there are some "
                     f"for {listed(found)}"
@@ -155,7 +166,7 @@ class SampleTable:
 
     def wide_columns(self, targets: Sequence[str]) -> list[list[str]]:
         """The column of each sample, S of them, and of each of D targets; all have each sample."""
-        groups = self.numbered()
+        groups = self.numbered
         columns = {name: self._by_number(name, groups[name]) for name in targets}
         numbers = sorted(columns[targets[0]])
         for name in targets[1:]:
@@ -202,13 +213,19 @@ def _match_long(samples: Frame, observations: Frame, choices: Choices, label: st
     numbers = _sample_numbers(samples, label)
     others = {label, *choices.aside, *(choices.key or ())}
     others |= {choices.by} if choices.by else set()
+    if judged := _varying(samples, set(choices.aside) & set(samples.columns), numbers):
+        raise InputError(
+            f"column {min(judged)!r} differs among the samples of a forecast: it is a target, and "
+            "says nothing about which rows depend on each other"
+        )
     useful = {*observations.columns, *samples.numeric} - others
     varying = _varying(samples, useful.intersection(samples.columns), numbers)
     loose = [name for name in samples.numeric if name in varying and name != ROW]
     free = [n for n in observations.columns if n in samples.columns and n not in others]
     if not any(name in samples.columns for name in choices.targets or free):
         _refuse_tidy(samples, choices.targets or tuple(observations.columns), others, loose)
-    numeric = samples.numeric + observations.numeric  # text in one of them is an error that follows
+    # Text in one of them is an error that follows.
+    numeric = {*samples.numeric, *observations.numeric}
     targets = choices.targets or tuple(n for n in free if n in varying and n in numeric)
     if not targets:
         raise InputError(
@@ -307,8 +324,9 @@ def _refuse_tidy(
     samples: Frame, wanted: Collection[str], others: Collection[str], loose: Sequence[str]
 ) -> None:
     """Refuse a table with a row for each forecast, sample and target, and say how to reshape it."""
+    passed = {*samples.numeric, *others}
     for name, column in samples.columns.items():
-        if name in samples.numeric or name in others:
+        if name in passed:
             continue
         if set(wanted).isdisjoint(map(str, column.unique().to_pylist())):
             continue
@@ -350,13 +368,16 @@ def _by_forecast(
 
 def _refuse_doubtful_keys(samples: Frame, observations: Frame, places: Places) -> None:
     """A target that no sample varies looks like a key, and would select rows by their outcome."""
-    for name in places.keys:
-        rest = [key for key in places.keys if key != name]
-        doubtful = name in observations.numeric and observations.distinguishes(rest)
-        if not (doubtful and rest):
-            continue
-        without = find_places(samples, observations, rest, chosen=True)
-        if without is not None and not np.array_equal(without.rows, places.rows):
+    size, lost = observations.size, np.flatnonzero(places.rows < 0)
+    if not len(lost) or len(places.keys) < 2:  # a row that has its observation keeps it
+        return
+    rows = np.concatenate([np.arange(size), size + lost])
+    codes = [key_codes(samples, observations, name)[rows] for name in places.keys]
+    numeric = set(observations.numeric)
+    for name, rest in zip(places.keys, codes_without_each(codes), strict=True):
+        known, asked = rest[:size], rest[size:]
+        unique = name in numeric and len(np.unique(known)) == size
+        if unique and np.isin(asked, known).any():
             raise InputError(
                 f"column {name!r} is the same in every sample of a forecast and differs from "
                 f"{observations.path.name}: say whether it is a target, with {option('targets')}, "

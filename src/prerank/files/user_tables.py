@@ -11,7 +11,7 @@ import numpy as np
 from prerank.errors import InputError
 from prerank.files.column_files import ROW_NUMBERS, read_frame
 from prerank.files.columns import family, refuse_constant
-from prerank.files.frames import Frame, did_you_mean, naming
+from prerank.files.frames import Frame, did_you_mean, listed, naming
 from prerank.inputs import repeated
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def read_training_table(
     source = read_frame(path)
     goals, ignored = (pick_names(names, source.columns) for names in (targets, ignore))
     if inputs is None:
-        others = [name for name in source.columns if not ROW_NUMBERS.fullmatch(name)]
-        chosen = [name for name in others if name not in {*goals, *ignored}]
+        others, left = {*goals, *ignored}, ROW_NUMBERS
+        chosen = [n for n in source.columns if n not in others and not left.fullmatch(n)]
     else:
         chosen = pick_names(inputs, source.columns)
     with naming(source.path):
@@ -166,7 +166,7 @@ def check_roles(known: Collection[str], roles: Mapping[str, Sequence[str]]) -> N
             raise InputError(f"{role} name {', '.join(again)} more than once: name each once")
         missing = [name for name in names if name not in known]
         if missing:
-            unknown = ", ".join(map(repr, missing))
+            unknown = listed([repr(name) for name in missing])
             raise InputError(f"no column {unknown} for the {role}; {did_you_mean(missing, known)}")
         if not names and role in _NEEDED:
             raise InputError(_NEEDED[role])

@@ -15,6 +15,7 @@ from torch import Tensor
 from prerank.errors import InputError
 from prerank.extras import needed_by
 from prerank.files.disk import check_within, write_atomically
+from prerank.numerics.kernels import numba_version
 
 __all__ = [
     "CheckpointFile",
@@ -27,6 +28,7 @@ __all__ = [
     "write_tensors",
 ]
 
+_SIZE = 8  # bytes that hold the length of the header of such a file, which is a multiple of it
 _DIGEST = "sha256"  # under which a file of tensors keeps the hash of its content
 _PACKAGES = ("prerank", "torch", "numpy", "scipy", "pandas", "pyarrow")
 
@@ -60,10 +62,10 @@ def write_tensors(
     """Write named tensors, with text about them, in the safetensors format.
 
     Tensors that share memory are stored, and come back, as separate ones. The file has a SHA-256 of
-    all of it, since the format itself would read a flipped bit as another number.
+    all of it, since the format itself would read a flipped bit as another number. Equal tensors and
+    text make equal bytes.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     # Copies, because the format refuses tensors that share memory.
     stored = {
@@ -72,13 +74,19 @@ def write_tensors(
     }
     described = {**about, _DIGEST: digest(stored, about)}
 
-    def save(file: Path) -> None:
-        try:
-            save_file(stored, file, metadata=described)
-        except SafetensorError as error:  # of the file system, such as a full disk
-            raise OSError(f"cannot write {os.fspath(path)}: {error}") from error
+    # Bytes: by itself the library would write to a file of a name that nobody knows after a kill.
+    content = _in_order(save(stored, described))
+    return write_atomically(path, lambda file: file.write_bytes(content))
 
-    return write_atomically(path, save)
+
+def _in_order(content: bytes) -> bytes:
+    """A file of tensors whose texts are sorted, which the library writes in any order."""
+    start = _SIZE + int.from_bytes(content[:_SIZE], "little")
+    header = json.loads(content[_SIZE:start])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _SIZE)
+    return len(text).to_bytes(_SIZE, "little") + text + content[start:]
 
 
 @needed_by("read_tensors")
@@ -162,4 +170,7 @@ def versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:  # run from source
             found[name] = "source"
-    return found
+    # The metadata of some builds lack the label, such as +cu130.
+    found |= {"torch": str(torch.__version__)}
+    compiler = numba_version()
+    return found if compiler is None else found | {"numba": compiler}

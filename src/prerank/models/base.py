@@ -112,8 +112,8 @@ class ModuleNetwork:
         return self._fresh(0)
 
     def _fresh(self, seed: int) -> nn.Module:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):  # modules are built on the CPU
+            torch.default_generator.manual_seed(seed)
             module = self._build()
         if not isinstance(module, nn.Module):
             raise InputError(f"build must return an nn.Module, got {type(module).__name__}")

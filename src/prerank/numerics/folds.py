@@ -1,13 +1,18 @@
 """Folds of rows: at random, of whole groups, or of neighbours in time."""
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from prerank.errors import InputError
 from prerank.inputs import as_count, as_labels, as_ranks
 
-__all__ = ["draw_folds"]
+__all__ = ["copied_rows", "draw_folds"]
+
+_COPIED = 0.05  # share of rows that are copies, below which what they give away is little
+_DIFFERENT = 0.95  # share of different values from which on a target is continuous
+_FEWEST = 10  # different rows that can be divided
 
 
 def draw_folds(
@@ -67,6 +72,34 @@ def draw_folds(
             "fewer folds, or leave groups out"
         )
     return torch.stack([_spread(sizes, folds, draw)[group] for _ in range(repeats)])
+
+
+def copied_rows(
+    inputs: npt.NDArray[np.float64], targets: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int64] | None:
+    """Label of each row that it shares with its copies, `(n,)`; None where rows are no copies.
+
+    Rows that are equal by chance are legitimate: they have discrete targets, which are also equal
+    in rows that are not. Where the values of a target differ between rows that differ at all, equal
+    rows are copies, and a copy among held-out rows says nothing of what is new.
+
+    Args:
+        inputs: `(n, L)`.
+        targets: `(n, D)`.
+
+    Example:
+        >>> x, y = np.zeros((24, 1)), np.arange(24.0)[:, None] % 12
+        >>> copied_rows(x, y)[[0, 1, 12, 13]], copied_rows(np.arange(24.0)[:, None], y)
+        (array([0, 1, 0, 1]), None)
+    """
+    n = len(targets)
+    if any(len(np.unique(column)) > (1 - _COPIED) * n for column in targets.T):
+        return None
+    together = np.column_stack([targets, inputs])
+    rows, label = np.unique(together, axis=0, return_inverse=True)
+    values = max(len(np.unique(column)) for column in rows[:, : targets.shape[1]].T)
+    copied = max(_FEWEST, _DIFFERENT * len(rows)) <= values and len(rows) < n
+    return label.ravel() if copied else None
 
 
 def _spread(sizes: Tensor, folds: int, draw: torch.Generator) -> Tensor:

@@ -1,14 +1,22 @@
 """Projected PITs: exact ones to judge by, smooth ones to train with."""
 
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.adapters.dimension_matching import Names
+from prerank.adapters.named_arguments import NamedCall, accepts_names
 from prerank.inputs import check_distribution
 from prerank.pits.closed_forms import ProjectedCDF, StepCDF, closed_form, register_closed_form
 from prerank.pits.ranks import ProjectedPIT, project_pits, rank_pit
 from prerank.pits.smooth import SmoothPIT, Widths, smooth_pit, smooth_pits, smoothing_widths
 from prerank.preranks import PreRankLike, applicable
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = [
     "ProjectedCDF",
@@ -27,6 +35,19 @@ __all__ = [
 ]
 
 
+def _named_pits(call: NamedCall[Tensor]) -> "xr.DataArray":
+    """PITs with the coordinates of the rows, and the names of the components."""
+    results = _projected(**call.arguments)
+    names = []
+    for result in results:
+        size = result.z.shape[-1]
+        own = result.prerank.component_names(call.forecast.observed.targets, size)
+        names += [result.prerank.label] if size == 1 else own
+    z = torch.cat([result.z for result in results], -1)
+    return call.forecast.over_components(z, "pit", names)
+
+
+@accepts_names(_named_pits)
 def pit(
     dist: Distribution,
     y: object,
@@ -35,6 +56,9 @@ def pit(
     n_samples: int = 100,
     generator: torch.Generator | int | None = None,
     closed_forms: bool = True,
+    member: Hashable | None = None,
+    target: Names | None = None,
+    rows: Names | None = None,
 ) -> Tensor:
     r"""Projected PIT :math:`Z = \hat F_T(T)`, uniform where the predictor is calibrated.
 
@@ -50,9 +74,13 @@ def pit(
         n_samples: draws per row where there is no closed form.
         generator: a generator or seed for draws and ties.
         closed_forms: False ranks samples even where the projected law is known.
+        member: the dimension of the members, where `dist` and `y` are of xarray
+            (`prerank.adapters.named_forecast`).
+        target: the dimensions that form one event, likewise.
+        rows: the other dimensions, likewise.
 
     Returns:
-        `(*batch_shape, J)`.
+        `(*batch_shape, J)`; for arrays of xarray one with the coordinates of the rows.
 
     Example:
         >>> from torch.distributions import MultivariateNormal
@@ -61,12 +89,14 @@ def pit(
         >>> z.shape
         torch.Size([1000, 1])
     """
-    results = project_pits(
-        dist,
-        y,
-        applicable(prerank, check_distribution(dist))[0],
-        n_samples=n_samples,
-        generator=generator,
-        closed_forms=closed_forms,
+    results = _projected(
+        dist, y, prerank, n_samples=n_samples, generator=generator, closed_forms=closed_forms
     )
     return torch.cat([result.z for result in results], -1)
+
+
+def _projected(
+    dist: Distribution, y: object, prerank: PreRankLike, **options: Any
+) -> list[ProjectedPIT]:
+    terms = applicable(prerank, check_distribution(dist))[0]
+    return project_pits(dist, y, terms, **options)

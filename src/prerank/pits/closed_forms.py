@@ -26,6 +26,8 @@ __all__ = ["ProjectedCDF", "StepCDF", "closed_form", "closed_form_pits", "regist
 ProjectedCDF = Callable[[Tensor], Tensor]
 """Maps points `(..., *batch_shape, D)` to PITs `(..., *batch_shape, J)`."""
 
+_FAR = 40.0  # standard deviations beyond which the normal CDF is 0 or 1 in float64, too
+
 
 @dataclass(frozen=True)
 class StepCDF:
@@ -133,9 +135,9 @@ def _mixture_cdf(
     dist: GaussianMixture, scale: Tensor, along: Callable[[Tensor], Tensor]
 ) -> ProjectedCDF:
     def cdf(points: Tensor) -> Tensor:
-        z = along(points.unsqueeze(-2) - dist.loc) / scale  # (..., K, J)
+        centred = along(points.unsqueeze(-2) - dist.loc)  # (..., K, J)
         # Weights that sum to 1 up to rounding may carry the sum past it.
-        return (dist.probs.unsqueeze(-1) * torch.special.ndtr(z)).sum(-2).clamp(0, 1)
+        return (dist.probs.unsqueeze(-1) * _normal_cdf(centred, scale)).sum(-2).clamp(0, 1)
 
     return cdf
 
@@ -173,11 +175,15 @@ def _normal(
 
     def cdf(points: Tensor) -> Tensor:
         # Centred first: far from 0 the projections themselves would cancel.
-        return torch.special.ndtr(
-            torch.einsum("...d,...jd->...j", points - loc, directions) / scale
-        )
+        return _normal_cdf(torch.einsum("...d,...jd->...j", points - loc, directions), scale)
 
     return cdf
+
+
+def _normal_cdf(centred: Tensor, scale: Tensor) -> Tensor:
+    """Normal CDF whose gradient is 0, not 0 times infinity, where it is 0 or 1."""
+    far = _FAR * scale.detach()
+    return torch.special.ndtr(centred.clamp(-far, far) / scale)
 
 
 @register_closed_form(Rounded, Marginal)

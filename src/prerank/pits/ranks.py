@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.distributions import Draws, Ensemble, draw
-from prerank.distributions.noise import standard_uniform
+from prerank.distributions.noise import RowNoise, standard_uniform
 from prerank.errors import InputError
 from prerank.inputs import (
     as_count,
@@ -18,8 +19,12 @@ from prerank.inputs import (
     full_precision,
 )
 from prerank.moved import old_arguments, warn_of_end
+from prerank.numerics.counts import below_and_tied
+from prerank.numerics.sorting import line_places
 from prerank.pits.closed_forms import ProjectedCDF, closed_form, closed_form_pits
-from prerank.preranks import PreRank
+from prerank.pits.pool_members import member_pits
+from prerank.pits.row_units import Frame, Frames
+from prerank.preranks import Marginal, PreRank
 
 __all__ = ["WEIGHTED", "ProjectedPIT", "labels_of", "project_pits", "rank_pit"]
 
@@ -42,6 +47,8 @@ class ProjectedPIT:
         null_pits: `(R, *batch_shape, J)`, PITs of other points of each row's pool. Where the
             predictor is right they are exchangeable with z, jointly over the components. None
             unless asked for, and for weighted samples.
+        targets: `(S + 1, *batch_shape, D)`, the observation and the samples themselves. Where
+            `null_pits` are asked for, for targets that are ranked among samples.
     """
 
     prerank: PreRank
@@ -49,6 +56,7 @@ class ProjectedPIT:
     method: str
     ties: Tensor
     null_pits: Tensor | None = None
+    targets: Tensor | None = None
 
     @property
     def stand_ins(self) -> Tensor | None:
@@ -78,10 +86,10 @@ def rank_pit(
         >>> rank_pit(torch.tensor([2.0]), torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor(0.5))
         tensor([0.5000])
     """
-    below, tied = samples < observed, samples == observed
     if weights is None:
-        counts = below.sum(0) + uniform * (tied.sum(0) + 1)
-        return counts / (samples.shape[0] + 1)
+        below, tied = below_and_tied(observed, samples)
+        return _place(below, tied, uniform, len(samples))
+    below, tied = samples < observed, samples == observed
     share = weights.unsqueeze(-1)
     # Weights that sum to 1 up to rounding may carry the sum past it.
     return ((share * below).sum(0) + uniform * (share * tied).sum(0)).clamp(max=1)
@@ -93,9 +101,10 @@ def project_pits(
     preranks: tuple[PreRank, ...],
     *,
     n_samples: int = 100,
-    generator: torch.Generator | int | None = None,
+    generator: torch.Generator | RowNoise | int | None = None,
     closed_forms: bool = True,
     with_null_pits: bool = False,
+    null_members: int | None = None,
     with_stand_ins: bool | None = None,
 ) -> list[ProjectedPIT]:
     """Compute the PITs of several pre-ranks from one set of draws.
@@ -110,6 +119,8 @@ def project_pits(
         closed_forms: False ranks samples even where the projected law is known.
         with_null_pits: also return the PITs of the other points of each pool, where a pre-rank
             has several components.
+        null_members: of how many of these points, which are chosen at random in each row; of all
+            by default.
         with_stand_ins: former name of `with_null_pits`.
     """
     if with_stand_ins is not None:
@@ -120,23 +131,26 @@ def project_pits(
     if isinstance(dist, Ensemble):
         dist, dtype = dist.at_precision_of(y), dist.samples.dtype
     as_count(n_samples, "n_samples", minimum=2)
-    source = as_generator(generator, "draw")
+    source = generator if isinstance(generator, RowNoise) else as_generator(generator, "draw")
     with torch.no_grad(), full_precision():
         observed = check_observations(dist, y)
         for prerank in preranks:
             prerank.check(dist)
-        exact = [closed_form(dist, p) if closed_forms else None for p in preranks]
-        needed = with_null_pits or any(cdf is None for cdf in exact)
-        draws = draw(dist, n_samples, generator=source) if needed else None
-        results = []
-        for prerank, cdf in zip(preranks, exact, strict=True):
+        frame = Frame(dist, observed, partial(draw, dist, n_samples, generator=source))
+        frames, results = Frames(frame), []
+        places = [frames.of(prerank) for prerank in preranks]
+        exact = [
+            closed_form(at.dist, prerank) if closed_forms else None
+            for at, prerank in zip(places, preranks, strict=True)
+        ]
+        if with_null_pits or any(cdf is None for cdf in exact):
+            frame.draws()  # before the noise of any pre-rank
+        for at, prerank, cdf in zip(places, preranks, exact, strict=True):
             if cdf is not None:
-                result = _by_closed_form(
-                    dist, observed, prerank, cdf, draws if with_null_pits else None, source
-                )
-            elif draws is not None:
-                result = _by_ranks(dist, observed, prerank, draws, source, with_null_pits)
-            if bool(result.z.isnan().any()):
+                result = _by_closed_form(at, prerank, cdf, source, with_null_pits, null_members)
+            else:
+                result = _by_ranks(at, prerank, source, with_null_pits, null_members)
+            if _has_nan(result.z):
                 raise InputError(f"pre-rank {prerank.label!r} returned NaN for some rows")
             results.append(result if dtype is None else replace(result, z=result.z.to(dtype)))
         return results
@@ -154,49 +168,90 @@ def labels_of(preranks: Sequence[PreRank]) -> list[str]:
 
 
 def _by_closed_form(
-    dist: Distribution,
-    observed: Tensor,
+    at: Frame,
     prerank: PreRank,
     cdf: ProjectedCDF,
-    draws: Draws | None,
-    generator: torch.Generator | None,
+    generator: torch.Generator | RowNoise | None,
+    with_null_pits: bool,
+    null_members: int | None,
 ) -> ProjectedPIT:
-    """PITs in closed form, and of the draws, if any, where there are several components."""
-    [z], [tied] = closed_form_pits(cdf, observed.unsqueeze(0), dist.batch_shape, generator)
+    """PITs in closed form, and of the draws, if asked for, where there are several components."""
+    batch = at.dist.batch_shape
+    [z], [tied] = closed_form_pits(cdf, at.observed.unsqueeze(0), batch, generator)
     null_pits = None
-    if draws is not None and z.shape[-1] > 1:
+    if with_null_pits and z.shape[-1] > 1:
         # Some at a time: all components at once would take much memory.
-        blocks = draws.points.split(max(1, _CHUNK_VALUES // draws.points[0].numel()))
-        pits = [closed_form_pits(cdf, block, dist.batch_shape, generator)[0] for block in blocks]
+        points = at.draws().points[:null_members]  # as good as any others
+        blocks = points.split(max(1, _CHUNK_VALUES // points[0].numel()))
+        pits = [closed_form_pits(cdf, block, batch, generator)[0] for block in blocks]
         null_pits = torch.cat(pits)
     return ProjectedPIT(prerank, z, "closed form", tied.mean(-2), null_pits)
 
 
 def _by_ranks(
-    dist: Distribution,
-    observed: Tensor,
+    at: Frame,
     prerank: PreRank,
-    draws: Draws,
-    generator: torch.Generator | None,
+    generator: torch.Generator | RowNoise | None,
     with_null_pits: bool,
+    null_members: int | None,
 ) -> ProjectedPIT:
-    pool, weights = make_pool(observed, draws)
-    values = prerank.project(pool, dist, weights)  # (S + 1, *batch, J)
-    if bool(values.isnan().any()):
+    draws = at.draws()
+    plain = isinstance(at.dist, Ensemble) and draws.weights is None and not with_null_pits
+    if plain and type(prerank) is Marginal:
+        # T are the members themselves, all finite: no pool is needed.
+        return _ranked(prerank, at.observed.to(draws.points), draws.points, draws, generator)
+    if null_members is not None and isinstance(prerank, Marginal) and draws.weights is None:
+        pool, weights = torch.cat([at.observed.unsqueeze(0), draws.points]), None
+    else:
+        pool, weights = make_pool(at.observed, draws)
+    values = prerank.project(pool, at.dist, weights)  # (S + 1, *batch, J)
+    if _has_nan(values):
         raise InputError(f"pre-rank {prerank.label!r} returned NaN for some points")
-    ties = (values[1:] == values[0]).to(pool.dtype).mean((0, -2))
-    several = with_null_pits and values.shape[-1] > 1 and draws.weights is None
-    members = values.shape[0] if several else 1
-    stack = [1] * (observed.dim() - 2)
-    uniform = standard_uniform(
-        (members, *stack, *values.shape[-2:]), like=pool, generator=generator
+    if with_null_pits and values.shape[-1] > 1 and weights is None:
+        if null_members is not None and not isinstance(generator, RowNoise):
+            z, ties = member_pits(values, null_members, generator)
+            return ProjectedPIT(prerank, z[0], "ranks", ties, z[1:])
+        everyone = _pool_ranks(values, _uniform(values, draws, generator))
+        ties = _mean_over_rows(below_and_tied(values[0], values[1:])[1], draws)
+        targets = values if isinstance(prerank, Marginal) else None
+        return ProjectedPIT(prerank, everyone[0], "ranks", ties, everyone[1:], targets)
+    return _ranked(prerank, values[0], values[1:], draws, generator)
+
+
+def _ranked(
+    prerank: PreRank,
+    observed: Tensor,
+    samples: Tensor,
+    draws: Draws,
+    generator: torch.Generator | RowNoise | None,
+) -> ProjectedPIT:
+    """PITs of T `(*batch, J)` of the observations among those of the samples `(S, *batch, J)`."""
+    [uniform] = _uniform(observed.unsqueeze(0), draws, generator)
+    below, tied = below_and_tied(observed, samples)
+    ties = _mean_over_rows(tied, draws)
+    if draws.weights is None:
+        z = _place(below, tied, uniform, len(samples))
+        return ProjectedPIT(prerank, z, "ranks", ties)
+    return ProjectedPIT(
+        prerank, rank_pit(observed, samples, uniform, draws.weights), WEIGHTED, ties
     )
-    if several:
-        everyone = _pool_ranks(values, uniform)
-        return ProjectedPIT(prerank, everyone[0], "ranks", ties, everyone[1:])
-    z = rank_pit(values[0], values[1:], uniform[0], draws.weights)
-    method = "ranks" if draws.weights is None else WEIGHTED
-    return ProjectedPIT(prerank, z, method, ties)
+
+
+def _uniform(values: Tensor, draws: Draws, generator: torch.Generator | RowNoise | None) -> Tensor:
+    """Noise for values `(R, *batch, J)`, which the members of a stack share."""
+    stack = [1] * (values.dim() - 3)
+    shape = (len(values), *stack, *values.shape[-2:])
+    return standard_uniform(shape, like=draws.points, generator=generator)
+
+
+def _mean_over_rows(tied: Tensor, draws: Draws) -> Tensor:
+    """Share of the samples that tie, from their numbers in each row: `(..., J)`."""
+    points = draws.points
+    return tied.sum(-2).to(points.dtype) / (len(points) * tied.shape[-2])
+
+
+def _place(below: Tensor, tied: Tensor, uniform: Tensor, size: int) -> Tensor:
+    return (below + uniform * (tied + 1)) / (size + 1)
 
 
 def make_pool(observed: Tensor, draws: Draws) -> tuple[Tensor, Tensor | None]:
@@ -211,16 +266,13 @@ def make_pool(observed: Tensor, draws: Draws) -> tuple[Tensor, Tensor | None]:
     return pool, torch.cat([own, weights], -1).movedim(-1, 0)
 
 
+def _has_nan(values: Tensor) -> bool:
+    """Whether any value is NaN; the sum, one pass, tells where none is."""
+    return bool(values.sum().isnan()) and bool(values.isnan().any())
+
+
 def _pool_ranks(values: Tensor, uniform: Tensor) -> Tensor:
     """`rank_pit` of every member of the pool among the others, by sorting."""
-    last = values.movedim(0, -1).contiguous()
-    ordered, order = last.sort(-1)
-    places = torch.arange(len(values), dtype=values.dtype, device=values.device)
-    below = torch.empty_like(last).scatter_(-1, order, places.expand_as(last))
-    tied = torch.ones_like(below)  # the member itself among them
-    where = (ordered[..., 1:] == ordered[..., :-1]).any(-1)
-    if bool(where.any()):
-        ordered, last = ordered[where], last[where]
-        below[where] = torch.searchsorted(ordered, last).to(below)
-        tied[where] = torch.searchsorted(ordered, last, right=True).to(below) - below[where]
-    return (below.movedim(-1, 0) + uniform * tied.movedim(-1, 0)) / len(values)
+    first, last = line_places(values.movedim(0, -1))
+    tied = (last - first + 1).movedim(-1, 0)  # the member itself among them
+    return (first.movedim(-1, 0) + uniform * tied) / len(values)

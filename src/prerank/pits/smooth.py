@@ -1,14 +1,15 @@
 """Differentiable PITs for training."""
 
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.distributions import Draws, Ensemble, draw_differentiable
+from prerank.distributions import Draws, Ensemble, GaussianMixture, draw_differentiable
+from prerank.distributions.draws import Sweep, draw_sweep
+from prerank.distributions.magnitudes import safe_factors
 from prerank.distributions.noise import Noise, as_noise, row_uniform
 from prerank.errors import GradientError, InputError
 from prerank.inputs import (
@@ -20,7 +21,9 @@ from prerank.inputs import (
 )
 from prerank.numerics.comparisons import sample_spread, smooth_rank
 from prerank.pits.closed_forms import closed_form, closed_form_pits
+from prerank.pits.compiled_ranks import compiled_rank, kernel_applies
 from prerank.pits.ranks import make_pool
+from prerank.pits.row_units import Frame, Frames
 from prerank.preranks import PCA, PreRank, PreRankLike, Projection, applicable, parse
 from prerank.preranks.base import Reference
 
@@ -153,23 +156,36 @@ def smooth_pits(
     source = as_noise(generator)
 
     @cache
+    def swept() -> Sweep:
+        assert isinstance(dist, GaussianMixture)
+        return draw_sweep(dist, n_samples, source)
+
     def drawn() -> Draws:
+        if draws is None and isinstance(dist, GaussianMixture):
+            return Draws(*dist.stratify(*swept()))
         return draws or draw_differentiable(dist, n_samples, generator=source)
 
+    # Training may go through forecasts of any size: those that skip their own checks skip this one.
+    check = bool(dist._validate_args) or isinstance(dist, Ensemble)
+    # Widths are in units of the targets.
+    frames = Frames(Frame(dist, observed, drawn), rescale=widths is None, check=check)
     parts = []
     with full_precision():
         for asked in terms:
-            term, shares = _resolved(asked, dist, observed, drawn)
-            cdf = closed_form(dist, term) if closed_forms else None
+            at = frames.of(asked)
+            term, shares = _resolved(asked, at)
+            cdf = closed_form(at.dist, term) if closed_forms else None
             if cdf is None and not term.differentiable:
                 raise GradientError(
                     f"pre-rank {term.label!r} counts points, so it has no gradient: it can be "
                     "diagnosed but not trained through; 'copula' has a smooth form"
                 )
             if cdf is not None:
-                z = closed_form_pits(cdf, observed.unsqueeze(0), dist.batch_shape, source)[0][0]
+                z = closed_form_pits(cdf, at.observed.unsqueeze(0), dist.batch_shape, source)[0][0]
             else:
-                z = _smoothed(dist, observed, term, drawn(), tau=tau, widths=widths, noise=source)
+                plain = partial(_smoothed, prerank=term, tau=tau, widths=widths, noise=source)
+                fast = kernel_applies(at, term, n_samples) and draws is None and widths is None
+                z = compiled_rank(at, term, swept(), source, tau, plain) if fast else plain(at)
             parts.append(SmoothPIT(z, shares))
     return parts
 
@@ -194,32 +210,35 @@ def smoothing_widths(
         return Widths(inner, sample_spread(values[1:], ranked.weights) / tau)
 
 
-def _resolved(
-    term: PreRank, dist: Distribution, observed: Tensor, drawn: Callable[[], Draws]
-) -> tuple[PreRank, Tensor | None]:
+def _resolved(term: PreRank, at: Frame) -> tuple[PreRank, Tensor | None]:
     """A pre-rank with a given number of components, and their weights where they are unequal."""
     if not (isinstance(term, PCA) and isinstance(term.components, float)):
         return term, None
-    decomposition = term.decompose(dist) or term.decompose(dist, *make_pool(observed, drawn()))
+    decomposition = term.decompose(at.dist) or term.decompose(
+        at.dist, *make_pool(at.observed, at.draws())
+    )
     assert decomposition is not None  # there is a pool
     values, vectors = decomposition
     return Projection(vectors), term.shares(values)
 
 
 def _smoothed(
-    dist: Distribution,
-    observed: Tensor,
+    at: Frame,
     prerank: PreRank,
-    draws: Draws,
     *,
     tau: float,
     widths: Widths | None,
     noise: Noise,
+    ties: Tensor | None = None,
 ) -> Tensor:
+    draws = at.draws()
     inner = widths.points if widths is not None else None
     if inner is None and prerank.pooled:
         inner = sample_spread(*draws) / tau
-    ranked, values = _project(dist, observed, prerank, draws, inner, noise)
+    ranked, values = _project(at.dist, at.observed, prerank, draws, inner, noise, ties)
+    if widths is None and not prerank.homogeneous:  # its values may have any size
+        factor = safe_factors(values.detach().abs().amax(0))
+        values = values if factor is None else factor * values
     width = sample_spread(values[1:], ranked.weights) / tau if widths is None else widths.values
     return smooth_rank(values, ranked.weights, width)
 
@@ -231,6 +250,7 @@ def _project(
     draws: Draws,
     inner: Tensor | None,
     noise: Noise,
+    ties: Tensor | None = None,
 ) -> tuple[Draws, Tensor]:
     """The draws that are ranked, and T of the observation and of each of them."""
     if not prerank.pooled:
@@ -244,8 +264,9 @@ def _project(
         draws = _shuffled(draws, noise)  # members may come in an order that means something
     held_out, ranked = _hold_out(draws)
     pool, weights = make_pool(observed, ranked)
-    uniform = row_uniform(len(pool), observed.shape[:-1], like=pool, noise=noise)
-    return ranked, prerank.smooth_project(pool, dist, Reference(held_out, inner, uniform, weights))
+    if ties is None:
+        ties = row_uniform(len(pool), observed.shape[:-1], like=pool, noise=noise)
+    return ranked, prerank.smooth_project(pool, dist, Reference(held_out, inner, ties, weights))
 
 
 def _shuffled(draws: Draws, noise: Noise) -> Draws:

@@ -1,6 +1,7 @@
 """Pre-rank functions: from multivariate points to the numbers that are ranked."""
 
 from prerank.preranks.base import Custom, Linear, PreRank, Reference
+from prerank.preranks.distances import MinimumSpanningTree, ReferenceDistance
 from prerank.preranks.linear import PCA, Location, Marginal, Projection
 from prerank.preranks.parsing import CLASSIC, PAPER, PreRankLike, applicable, is_all, parse
 from prerank.preranks.pointwise import HDR, Dependency, Scale, ThresholdExceedance
@@ -11,6 +12,8 @@ from prerank.preranks.pooled import (
     EnergyScoreRank,
     MultivariateRank,
 )
+from prerank.preranks.sample_density import SampleDensity
+from prerank.preranks.variograms import Isotropy, Variogram
 
 __all__ = [
     "CLASSIC",
@@ -23,16 +26,21 @@ __all__ = [
     "Custom",
     "Dependency",
     "EnergyScoreRank",
+    "Isotropy",
     "Linear",
     "Location",
     "Marginal",
+    "MinimumSpanningTree",
     "MultivariateRank",
     "PreRank",
     "PreRankLike",
     "Projection",
     "Reference",
+    "ReferenceDistance",
+    "SampleDensity",
     "Scale",
     "ThresholdExceedance",
+    "Variogram",
     "applicable",
     "is_all",
     "parse",

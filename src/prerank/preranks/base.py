@@ -11,8 +11,11 @@ from torch.distributions import Distribution
 
 from prerank.distributions import Draws
 from prerank.errors import InputError, NotApplicableError, ShapeError
+from prerank.numerics import row_blocks
 
 __all__ = ["Custom", "Linear", "PreRank", "Reference"]
+
+_FEW_TARGETS = 4  # up to which torch adds in the same order
 
 
 class Reference(NamedTuple):
@@ -55,6 +58,8 @@ class PreRank(ABC):
         linear: T is a linear map of y, so a closed form may exist.
         pooled: T of one point depends on the other points of its pool.
         differentiable: `smooth_project` has a gradient with respect to the points.
+        homogeneous: the ranks of T stay the same if all points of a row, and its distribution,
+            are multiplied by one positive number.
     """
 
     name: ClassVar[str]
@@ -62,6 +67,7 @@ class PreRank(ABC):
     linear: ClassVar[bool] = False
     pooled: ClassVar[bool] = False
     differentiable: ClassVar[bool] = True
+    homogeneous: ClassVar[bool] = False
 
     @abstractmethod
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
@@ -107,6 +113,7 @@ class Linear(PreRank):
     r"""Pre-rank of the form :math:`T_j = v_j(x) \cdot y`."""
 
     linear: ClassVar[bool] = True
+    homogeneous: ClassVar[bool] = True
 
     @abstractmethod
     def directions(
@@ -130,7 +137,16 @@ class Linear(PreRank):
         """
         directions = self.directions(dist, pool, weights)
         assert directions is not None  # there is a pool
-        return torch.stack([(pool * v).sum(-1) for v in directions.unbind(-2)], -1)
+        if pool.shape[-1] > _FEW_TARGETS or pool.device.type != "cpu":
+            return torch.stack([(pool * v).sum(-1) for v in directions.unbind(-2)], -1)
+        # Members last in memory, as in the pool.
+        values = pool.new_empty(*pool.shape[1:-1], directions.shape[-2], len(pool))
+        for rows in row_blocks(pool.shape[-2], pool[..., 0, :].numel(), pool):
+            vectors = directions if directions.dim() == 2 else directions[..., rows, :, :]
+            columns = pool[..., rows, :].unbind(-1)
+            for j, v in enumerate(vectors.unbind(-2)):
+                values[..., rows, j, :] = _combined(columns, v).movedim(0, -1)
+        return values.movedim(-1, 0)
 
     def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
         """Compute `v . y` in one product."""
@@ -179,6 +195,15 @@ class Custom(PreRank):
     def label(self) -> str:
         """The title, or the function's name."""
         return self.title or str(getattr(self.function, "__name__", type(self.function).__name__))
+
+
+def _combined(columns: Sequence[Tensor], v: Tensor) -> Tensor:
+    """Sum of the columns `(..., N)` times the entries of v, `(D,)` or `(..., N, D)`, in order."""
+    first, *others = zip(columns, v.unbind(-1), strict=True)
+    total = first[0] * first[1]
+    for column, entry in others:
+        total += column * entry
+    return total
 
 
 def require_dim(dist: Distribution, minimum: int, name: str, instead: str) -> None:

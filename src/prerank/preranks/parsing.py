@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 
 from prerank.errors import InputError, InputTypeError, NotApplicableError
 from prerank.preranks.base import Custom, PreRank
+from prerank.preranks.distances import MinimumSpanningTree, ReferenceDistance
 from prerank.preranks.linear import PCA, Location, Marginal
 from prerank.preranks.pointwise import HDR, Dependency, Scale, ThresholdExceedance
 from prerank.preranks.pooled import (
@@ -20,6 +21,8 @@ from prerank.preranks.pooled import (
     EnergyScoreRank,
     MultivariateRank,
 )
+from prerank.preranks.sample_density import SampleDensity
+from prerank.preranks.variograms import Isotropy, Variogram
 
 __all__ = ["CLASSIC", "PAPER", "PreRankLike", "applicable", "bare_labels", "is_all", "parse"]
 
@@ -33,9 +36,14 @@ PAPER: tuple[PreRank, ...] = (Marginal(), Location(), Scale(), Dependency(), PCA
 CLASSIC: tuple[PreRank, ...] = (MultivariateRank(), AverageRank(), BandDepth(), EnergyScoreRank())
 """Those that the literature on ensemble forecasts uses."""
 
-_KNOWN: dict[str, type[PreRank]] = {
-    p.name: type(p) for p in (*PAPER, *CLASSIC, ThresholdExceedance())
+_SINGLE = (ThresholdExceedance(), MinimumSpanningTree(), ReferenceDistance(), SampleDensity())
+_KNOWN: dict[str, type[PreRank]] = {p.name: type(p) for p in (*PAPER, *CLASSIC, *_SINGLE)}
+_OBJECTS = {
+    Variogram.name: "Variogram.at_lags([1], shape=D)",
+    Isotropy.name: "Isotropy((rows, columns))",
 }
+"""Pre-ranks that text cannot describe, since they need the grid of the targets."""
+
 _PLUS = re.compile(r"\+(?![^()]*\))")  # not the sign inside 1e+20
 _TERM = re.compile(r"([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?")
 _LONGEST = 1000  # characters of a description: reading takes a time of their square
@@ -133,6 +141,11 @@ def _term(text: str, whole: str) -> PreRank:
     if match is None:
         raise InputError(f"cannot read {text!r} in prerank {whole!r}: write name or name(number)")
     name, argument = match[1].lower(), (match[2] or "").strip()
+    if name in _OBJECTS:
+        raise InputError(
+            f"prerank {name!r} needs the grid of the targets: pass an object of prerank.preranks, "
+            f"such as {_OBJECTS[name]}"
+        )
     if name not in _KNOWN:
         close = difflib.get_close_matches(name, _KNOWN, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""

@@ -28,6 +28,7 @@ class Scale(PreRank):
     """
 
     name: ClassVar[str] = "scale"
+    homogeneous: ClassVar[bool] = True
 
     def check(self, dist: Distribution) -> None:
         """Raise for one target, whose variance across targets is always 0."""
@@ -65,6 +66,7 @@ class Dependency(PreRank):
 
     lag: int = 1
     name: ClassVar[str] = "dependency"
+    homogeneous: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the lag."""
@@ -127,6 +129,7 @@ class HDR(PreRank):
     """
 
     name: ClassVar[str] = "hdr"
+    homogeneous: ClassVar[bool] = True
     needs_log_prob: ClassVar[bool] = True
 
     def check(self, dist: Distribution) -> None:

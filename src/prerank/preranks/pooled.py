@@ -10,7 +10,9 @@ from torch.distributions import Distribution
 from torch.utils.checkpoint import checkpoint
 
 from prerank.numerics.comparisons import soft_dominance
+from prerank.numerics.counts import dominated
 from prerank.numerics.matrices import pair_distances
+from prerank.numerics.sorting import line_places
 from prerank.preranks.base import PreRank, Reference
 
 __all__ = ["AverageRank", "BandDepth", "Copula", "EnergyScoreRank", "MultivariateRank"]
@@ -29,15 +31,21 @@ class Copula(PreRank):
     itself: only then are the S + 1 values exchangeable. In many dimensions almost no point lies
     below another, nearly all T are 0, and the check has no power; the diagnosis says so.
 
+    On a CPU the time of a row grows with :math:`D (S \log S + S^2 / 64)`, by sorting and by sets
+    of bits; with weights, and on a GPU, with :math:`D S^2`.
+
     Sensitive to: margins and dependence together. Free of units.
     """
 
     name: ClassVar[str] = "copula"
     pooled: ClassVar[bool] = True
+    homogeneous: ClassVar[bool] = True
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Count the dominated members."""
-        return _by_rows(_dominated, pool, weights)
+        if weights is None and pool.device.type == "cpu":
+            return dominated(pool.movedim(0, -2)).movedim(-1, 0).unsqueeze(-1)
+        return by_rows(_dominated, pool, weights)
 
     def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
         r"""Smooth count of the references below each point, with ties broken at random.
@@ -77,16 +85,18 @@ class AverageRank(PreRank):
 
     .. math:: T_i = \frac1D \sum_d \mathrm{rank}_d(p_i),
 
-    with mid-ranks for ties. Sensitive to: common bias and dependence. Free of units.
+    with mid-ranks for ties. The time of a row grows with :math:`D S \log S`, by sorting; with
+    weights, with :math:`D S^2`. Sensitive to: common bias and dependence. Free of units.
     """
 
     name: ClassVar[str] = "average_rank"
     pooled: ClassVar[bool] = True
+    homogeneous: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Average the coordinate ranks."""
-        below = _by_rows(_below, pool, weights).mean(-1, keepdim=True)
+        below = _mass_below(pool, weights).mean(-1, keepdim=True)
         return below + 1 if weights is None else _without_rounding(below + weights.unsqueeze(-1))
 
 
@@ -102,11 +112,12 @@ class BandDepth(PreRank):
 
     name: ClassVar[str] = "band_depth"
     pooled: ClassVar[bool] = True
+    homogeneous: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Multiply the mass below by the mass above, coordinate by coordinate."""
-        below = _by_rows(_below, pool, weights)
+        below = _mass_below(pool, weights)
         if weights is None:
             return (below * (pool.shape[0] - 1 - below)).mean(-1, keepdim=True)
         above = (weights.sum(0) - weights).unsqueeze(-1) - below
@@ -127,10 +138,11 @@ class EnergyScoreRank(PreRank):
 
     name: ClassVar[str] = "energy_score"
     pooled: ClassVar[bool] = True
+    homogeneous: ClassVar[bool] = True
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Score each member against the others."""
-        return _by_rows(_energy, pool, weights)
+        return by_rows(_energy, pool, weights)
 
     def smooth_project(self, points: Tensor, dist: Distribution, reference: Reference) -> Tensor:
         """Mean distance to the references: the energy score up to a constant of the row."""
@@ -138,7 +150,7 @@ class EnergyScoreRank(PreRank):
         return _against(_distance, points, draws.points, draws.weights).unsqueeze(-1)
 
 
-def _by_rows(
+def by_rows(
     function: Callable[[Tensor, Tensor | None], Tensor], pool: Tensor, weights: Tensor | None
 ) -> Tensor:
     """Apply a function of `(rows, S + 1, D)` points and `(rows, S + 1)` weights in chunks."""
@@ -188,11 +200,19 @@ def _dominated(points: Tensor, share: Tensor | None) -> Tensor:
     return _without_rounding((lower * share.unsqueeze(-2)).sum(-1, keepdim=True))
 
 
+def _mass_below(pool: Tensor, weights: Tensor | None) -> Tensor:
+    """Mass of the other members below each coordinate, ties counting half: the shape of `pool`."""
+    if weights is not None:
+        return by_rows(_below, pool, weights)
+    first, last = line_places(pool.movedim(0, -1))
+    return ((first + last).to(pool.dtype) / 2).movedim(-1, 0)
+
+
 def _below(points: Tensor, share: Tensor | None) -> Tensor:
-    """Mass of the other members below each coordinate, ties counting half: `(rows, S + 1, D)`."""
+    """Mass of the other members below each coordinate: `(rows, S + 1, D)`."""
+    assert share is not None
     size = points.shape[1]
-    mass = torch.ones_like(points[..., 0]) if share is None else share
-    others = mass.unsqueeze(-2) * ~torch.eye(size, dtype=torch.bool, device=points.device)
+    others = share.unsqueeze(-2) * ~torch.eye(size, dtype=torch.bool, device=points.device)
     columns = []
     for x in points.unbind(-1):  # keeps the comparison at (rows, size, size)
         lower = (x.unsqueeze(-2) < x.unsqueeze(-1)).to(points.dtype)

@@ -8,6 +8,7 @@ from prerank.recalibration.couplings import Coupling, EnsembleCopulaCoupling, Sc
 from prerank.recalibration.hdr import HDRRecalibrated, HDRRecalibrator
 from prerank.recalibration.head import CalibrationHead, calibrate
 from prerank.recalibration.marginal import MarginalRecalibrated, MarginalRecalibrator
+from prerank.recalibration.regional_head import RegionalChange, RegionalHead
 
 __all__ = [
     "CalibrationHead",
@@ -22,6 +23,8 @@ __all__ = [
     "MarginalRecalibrator",
     "Moments",
     "Recalibrator",
+    "RegionalChange",
+    "RegionalHead",
     "SchaakeShuffle",
     "calibrate",
     "couple",

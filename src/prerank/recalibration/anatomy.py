@@ -75,18 +75,20 @@ class Anatomy(NamedTuple):
         return Anatomy(*map(picked, self))
 
     def changed(self, change: Change, levels: frozenset[str]) -> GaussianMixture:
-        """Put the mixture together again, with a change whose stack is `batch_shape[:-1]`.
+        """Put the mixture together again, with a change of the stack or of each row.
 
         Args:
-            change: see `Change`.
+            change: see `Change`; its parameters have the shape `batch_shape[:-1]`, or
+                `batch_shape`.
             levels: those that are not the identity; the others are not computed.
         """
-        logits, loc, widths = self._copies(change, levels)
+        rowwise = change.rowwise(self.mean.shape[:-1])
+        logits, loc, widths = self._copies(rowwise, levels)
         unit = self.unit
         if levels & {"dependence", "mixing"}:
-            unit = self._factor(_rowwise(change), levels)
+            unit = self._factor(rowwise, levels)
         tril = (widths.unsqueeze(-1) * unit.unsqueeze(-4)).flatten(-4, -3)
-        moved, kept = (share.unsqueeze(-1).unsqueeze(-1) for share in change.shares)
+        moved, kept = (share.unsqueeze(-1) for share in rowwise.shares)
         weights = torch.log_softmax(logits.flatten(-2), -1) + moved
         before = torch.log_softmax(self.logits, -1) + kept
         own = self.mean.unsqueeze(-2) + self.offsets, self.widths.unsqueeze(-1) * self.unit
@@ -109,20 +111,20 @@ class Anatomy(NamedTuple):
             y: `(..., D)`.
             before: log-density of the mixture as it is, `(...)`.
         """
-        logits, loc, widths = self._copies(change, levels)
-        whitening, volume = self._whitening(_rowwise(change), levels)
+        rowwise = change.rowwise(self.mean.shape[:-1])
+        logits, loc, widths = self._copies(rowwise, levels)
+        whitening, volume = self._whitening(rowwise, levels)
         standard = ((y[..., None, None, :] - loc) / widths).movedim(-3, -1)  # (..., K, D, C)
         distance = (whitening @ standard).square().sum(-2).mT
         volume = widths.log().sum(-1) + volume.unsqueeze(-2)
         exponent = -0.5 * (distance + y.shape[-1] * math.log(2 * math.pi)) - volume  # (..., C, K)
         weights = torch.log_softmax(logits.flatten(-2), -1)
-        moved, kept = (share.unsqueeze(-1) for share in change.shares)
+        moved, kept = rowwise.shares
         after = torch.logsumexp(weights + exponent.flatten(-2), -1)
         return torch.logaddexp(after + moved, before + kept)
 
-    def _copies(self, change: Change, levels: frozenset[str]) -> tuple[Tensor, Tensor, Tensor]:
+    def _copies(self, rowwise: Change, levels: frozenset[str]) -> tuple[Tensor, Tensor, Tensor]:
         """Log-weights `(..., C, K)`, locations and widths `(..., C, K, D)` of the copies."""
-        rowwise = _rowwise(change)
         logits, mean, offsets = self.logits, self.mean, self.offsets
         if levels & {"common", "targets"}:
             logits = torch.log_softmax(logits * rowwise.temperature.exp().unsqueeze(-1), -1)
@@ -185,11 +187,6 @@ class Anatomy(NamedTuple):
             inverse = inverse @ (lengths * back)
             volume = volume - mixed.log().sum((-2, -1))
         return inverse, volume
-
-
-def _rowwise(change: Change) -> Change:
-    """A change with an axis for the rows."""
-    return Change(*(part.unsqueeze(change.width.dim()) for part in change))
 
 
 def _lengths(matrix: Tensor) -> Tensor:

@@ -147,6 +147,12 @@ class Change(NamedTuple):
         upper = self.mixing.triu(1)
         return torch.linalg.matrix_exp(upper + upper.mT)
 
+    def rowwise(self, batch: torch.Size) -> "Change":
+        """The same with an axis for the rows, unless it has one: its shape is that of the batch."""
+        rank = self.width.dim()
+        own = self.width.shape == batch
+        return self if own else Change(*(part.unsqueeze(rank) for part in self))
+
     def with_copies_apart(self) -> "Change":
         """The same with copies of different widths, from which a fit can start."""
         order = torch.arange(self.copies, dtype=self.weights.dtype, device=self.weights.device)

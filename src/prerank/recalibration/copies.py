@@ -65,7 +65,7 @@ class Copies(Distribution):
 
     Args:
         base: `batch_shape (*stack, N)`, `event_shape (D,)`.
-        change: its parameters have the shape of the stack before their own.
+        change: its parameters have the shape of the stack before their own, or that of the rows.
         moments: of the base, if they are known.
         levels: of the change that are not the identity, if they are known.
 
@@ -91,8 +91,8 @@ class Copies(Distribution):
         self.moments = Moments.of(base) if moments is None else moments
         super().__init__(base.batch_shape, base.event_shape, validate_args=False)
         like = self.moments.mean
-        rows = Change(*(part.to(like).unsqueeze(change.width.dim()) for part in change))
-        self._shares = torch.log_softmax(rows.weights, -1)  # (..., 1, C), and 1 more for the base
+        rows = Change(*(part.to(like) for part in change)).rowwise(base.batch_shape)
+        self._shares = torch.log_softmax(rows.weights, -1)  # (..., 1 or N, C + 1)
         if not isinstance(base, Ensemble):
             moved, kept = (share.unsqueeze(-1) for share in rows.shares)
             self._shares = torch.cat([self._shares + moved, kept], -1)
@@ -119,12 +119,15 @@ class Copies(Distribution):
 
     def expand(self, batch_shape: Shape, _instance: Any = None) -> "Copies":
         """Return the same mixture with the rows broadcast; a change of a stack keeps its stack."""
-        shape, dim = torch.Size(batch_shape), self.event_shape[0]
+        shape, dim, change = torch.Size(batch_shape), self.event_shape[0], self.change
+        if change.width.shape == self.batch_shape:  # of each row
+            rank = change.width.dim()
+            change = Change(*(part.expand(*shape, *part.shape[rank:]) for part in change))
         mean, sd, correlations = self.moments
         moments = Moments(
             mean.expand(*shape, dim), sd.expand(*shape, dim), correlations.expand(*shape, dim, dim)
         )
-        return Copies(self.base.expand(shape), self.change, moments)
+        return Copies(self.base.expand(shape), change, moments)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at `(*sample_shape, *batch_shape, D)`."""

@@ -1,37 +1,41 @@
 """The calibration head: one small change that makes a forecast calibrated in every pre-rank."""
 
 import json
+from collections.abc import Hashable
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.adapters.mixtures import as_gaussian_mixture
+from prerank.adapters.dimension_matching import Names, named_forecast, named_samples
+from prerank.adapters.named_arguments import refuse_names
 from prerank.defaults import CALIBRATION_ROWS
-from prerank.distributions import Ensemble, GaussianMixture
+from prerank.distributions import Ensemble, draw
+from prerank.distributions.magnitudes import check_resolution, row_factors, sample_spans, spans
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.extras import needed_by
 from prerank.files import read_tensors, write_tensors
 from prerank.inputs import (
     as_count,
     as_positive,
-    check_distribution,
     check_observations,
     column_names,
     full_precision,
+    is_named,
 )
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import Custom, PreRankLike, Projection, applicable, is_all, parse
-from prerank.recalibration.anatomy import Anatomy
-from prerank.recalibration.base import refuse_discrete
 from prerank.recalibration.change import Change, described
-from prerank.recalibration.copies import Copies
+from prerank.recalibration.changed_forecasts import changed_forecast, checked_forecast, kind_of
 from prerank.recalibration.halves import Halves
 from prerank.recalibration.head_fitting import fit_change
 from prerank.recalibration.subjects import subject_of
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["CalibrationHead", "calibrate"]
 
@@ -72,6 +76,7 @@ class CalibrationHead:
             frees those before it as well.
         gains_: for each level, the improvement of the mean score on held-out rows.
         skipped_: pre-ranks of `"all"` that do not apply, with the reason.
+        dimensions_: those of the members and of an event, where it was fitted to arrays of xarray.
 
     Example:
         >>> from torch.distributions import MultivariateNormal
@@ -83,6 +88,8 @@ class CalibrationHead:
         >>> type(head(narrow)).__name__
         'GaussianMixture'
     """
+
+    dimensions_: tuple[Hashable | None, tuple[Hashable, ...]] | None
 
     def __init__(
         self,
@@ -105,7 +112,15 @@ class CalibrationHead:
         self.seed = as_count(seed, "seed", minimum=0, maximum=2**63 - 1)
 
     def fit(
-        self, dist: Distribution, y: object, *, groups: object = None, time: object = None
+        self,
+        dist: "Distribution | xr.DataArray | xr.Dataset",
+        y: object,
+        *,
+        groups: object = None,
+        time: object = None,
+        member: Hashable | None = None,
+        target: Names | None = None,
+        rows: Names | None = None,
     ) -> Self:
         """Fit to predictions and observations of rows that the predictor has not seen.
 
@@ -118,8 +133,20 @@ class CalibrationHead:
                 station or repeated ones: what is fitted to a group is judged on others.
             time: time of each row, `(N,)`: what is fitted to the first half is judged on the
                 second, and the other way round.
+            member: the dimension of the samples, where `dist` and `y` are of xarray: they are
+                matched as by `prerank.adapters.named_forecast`, and `groups` and `time` may be
+                names of coordinates.
+            target: the dimensions that form one event, likewise.
+            rows: the other dimensions, likewise.
         """
-        base = _checked(dist)
+        if is_named(dist):
+            found = named_forecast(dist, y, member=member, target=target, rows=rows)
+            groups, time = found.labels(groups, "groups"), found.labels(time, "time")
+            self.fit(found.dist, found.y, groups=groups, time=time)
+            self.dimensions_ = (found.samples.member, found.samples.target)
+            return self
+        refuse_names(member=member, target=target, rows=rows)
+        base = checked_forecast(dist)
         observed = check_observations(base, y).detach()
         names = column_names(y, observed.shape[-1])
         if observed.shape[-2] < CALIBRATION_ROWS:
@@ -131,6 +158,15 @@ class CalibrationHead:
         terms, skipped = applicable(self.preranks, base)
         for term in terms:
             term.check(base)
+        size = spans(base) or sample_spans(draw(base, self.n_samples, generator=self.seed).points)
+        check_resolution(size, observed)
+        factor = row_factors(size, observed)
+        if factor is not None:  # rows share one change, so they cannot have units of their own
+            raise InputError(
+                f"dist and y are too large or too small for {observed.dtype} in some rows: "
+                f"multiply both by a number such as {float(factor.log2().median().exp2()):.0e}, "
+                "here and where the head is applied"
+            )
         halves = Halves.draw(observed.shape[-2], seed=self.seed, groups=groups, time=time)
         with torch.inference_mode(mode=False), torch.enable_grad(), full_precision():
             fitted = fit_change(
@@ -146,22 +182,32 @@ class CalibrationHead:
         self.change_, self.amounts_, self.gains_ = fitted
         self.skipped_ = skipped
         self.target_names_ = tuple(map(str, names))
-        self.kind_ = _kind(base)
+        self.kind_ = kind_of(base)
+        self.dimensions_ = None
         return self
 
-    def __call__(self, dist: Distribution) -> Distribution:
+    @overload
+    def __call__(self, dist: Distribution) -> Distribution: ...
+
+    @overload
+    def __call__(self, dist: "xr.DataArray | xr.Dataset") -> Any: ...
+
+    def __call__(self, dist: Any) -> Any:
         """Calibrate predictions; they come back as they are where nothing was to be changed.
 
         Args:
             dist: as for `fit`, in the same units, any number of rows.
 
         Returns:
-            A `GaussianMixture` for Gaussian mixtures and normals; for an `Ensemble` one of as many
+            Samples of xarray with the dimensions, coordinates and attributes of `dist`. A
+            `GaussianMixture` for Gaussian mixtures and normals; for an `Ensemble` one of as many
             members; for other densities a distribution with `log_prob`, `sample` and, where `dist`
             has it, `rsample`. Gradients do not reach the parameters of Gaussian predictions.
         """
         change = self._fitted()
-        base = _checked(dist)
+        if is_named(dist):
+            return self._named(dist)
+        base = checked_forecast(dist)
         stack, targets = change.width.shape, change.widths.shape[-1]
         if base.event_shape[0] != targets:
             raise ShapeError(
@@ -173,25 +219,26 @@ class CalibrationHead:
                 f"dist has batch_shape {tuple(base.batch_shape)}, but this head was fitted to a "
                 f"stack of shape {tuple(stack)}"
             )
-        if _kind(base) != self.kind_:
+        if (kind := kind_of(base)) != self.kind_:
             raise NotApplicableError(
-                f"dist is of kind {_kind(base)!r}, but this head was fitted to {self.kind_!r}: the "
-                "same numbers mean different changes; fit a head for each kind"
+                f"dist is of kind {kind!r}, but this head was fitted to {self.kind_!r}: the same "
+                "numbers mean different changes; fit a head for each kind"
             )
-        levels = change.active
-        if not levels:
-            return base
-        with full_precision():
-            if isinstance(base, GaussianMixture):
-                with torch.no_grad():
-                    own = Change(*(part.to(base.loc) for part in change))
-                    return Anatomy.of(base).changed(own, levels)
-            copies = Copies(base, change)
-            if not isinstance(base, Ensemble):
-                return copies
-            members = len(base.samples)
-            chosen = copies.allocate(members, torch.Generator().manual_seed(self.seed))
-            return Ensemble(copies.place(base.samples, chosen), base.weights)
+        return changed_forecast(base, change, seed=self.seed)
+
+    def _named(self, dist: Any) -> Any:
+        """Calibrate samples of xarray, whose events may have their places in another order."""
+        if self.dimensions_ is None:
+            raise InputError(
+                "dist is of xarray, but this head was not fitted to arrays of xarray: fit it to "
+                "some, with member= and target="
+            )
+        member, target = self.dimensions_
+        samples = named_samples(dist, member=member, target=target)
+        places = samples.component_places(self.target_names_, "this head")
+        new = self(Ensemble(samples.values()[..., places]))
+        assert isinstance(new, Ensemble)
+        return samples.like(new.samples[..., np.argsort(places)].cpu().numpy())
 
     def report(self) -> str:
         """What the head changes, in words."""
@@ -231,6 +278,7 @@ class CalibrationHead:
             "target_names": self.target_names_,
             "kind": self.kind_,
             "skipped": self.skipped_,
+            "dimensions": self.dimensions_,
         }
         tensors = {f"change.{name}": value for name, value in change._asdict().items()}
         for kind, values in (("amounts", self.amounts_), ("gains", self.gains_)):
@@ -270,6 +318,8 @@ class CalibrationHead:
         head.skipped_ = settings["skipped"]
         head.target_names_ = tuple(settings["target_names"])
         head.kind_ = settings["kind"]
+        dimensions = settings.get("dimensions")  # of an older file: none
+        head.dimensions_ = (dimensions[0], tuple(dimensions[1])) if dimensions else None
         return head
 
     def _fitted(self) -> Change:
@@ -282,11 +332,14 @@ _SETTINGS = ("strength", "copies", "n_samples", "steps", "batch_size", "seed")
 
 
 def calibrate(
-    dist: Distribution,
+    dist: "Distribution | xr.DataArray | xr.Dataset",
     y: object,
     *,
     groups: object = None,
     time: object = None,
+    member: Hashable | None = None,
+    target: Names | None = None,
+    rows: Names | None = None,
     **options: object,
 ) -> CalibrationHead:
     """Fit a `CalibrationHead`; call it with new predictions to calibrate them.
@@ -296,6 +349,9 @@ def calibrate(
         y: their observations.
         groups: name of each row's group, as for `CalibrationHead.fit`.
         time: time of each row, as for `CalibrationHead.fit`.
+        member: the dimension of the samples, as for `CalibrationHead.fit`.
+        target: the dimensions that form one event, likewise.
+        rows: the other dimensions, likewise.
         options: arguments of `CalibrationHead`.
 
     Example:
@@ -307,24 +363,12 @@ def calibrate(
         True
     """
     head = CalibrationHead(**options)  # type: ignore[arg-type]
-    return head.fit(dist, y, groups=groups, time=time)
-
-
-def _checked(dist: Distribution) -> Distribution:
-    """Predictions of continuous targets, Gaussian ones as mixtures."""
-    checked = check_distribution(dist)
-    refuse_discrete(checked)
-    return as_gaussian_mixture(checked)
+    names: dict[str, Any] = {"member": member, "target": target, "rows": rows}
+    return head.fit(dist, y, groups=groups, time=time, **names)
 
 
 def _is_zero(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool) and value == 0
-
-
-def _kind(dist: Distribution) -> str:
-    if isinstance(dist, GaussianMixture):
-        return "mixture"
-    return "ensemble" if isinstance(dist, Ensemble) else "density"
 
 
 def _spelled(preranks: PreRankLike) -> str:

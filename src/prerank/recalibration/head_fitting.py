@@ -62,6 +62,8 @@ def fit_change(
     steps: int,
     rows: int,
     seed: int,
+    among: Tensor | None = None,
+    levels: Sequence[str] | None = None,
 ) -> FittedChange:
     r"""Fit a change to predictions and observations.
 
@@ -93,14 +95,21 @@ def fit_change(
         steps: of the second part.
         rows: of a step of the second part.
         seed: of batches and draws.
+        among: numbers of the rows to fit to, `(n,)`, for the score alone; all by default.
+        levels: names of those to try, in order; by default all that the subject has.
     """
     y = subject.y
     stack, n, targets = tuple(y.shape[:-2]), y.shape[-2], y.shape[-1]
     draw = torch.Generator().manual_seed(seed)
-    order = torch.randperm(n, generator=draw).to(y.device)
+    among = torch.arange(n) if among is None else among
+    order = among[torch.randperm(len(among), generator=draw)].to(y.device)
     change = Change.identity(targets, copies, stack=(2, *stack), like=y)
     change = change._replace(centre=subject.centre.expand_as(change.centre))
-    known = [level for level in subject.levels if targets > 1 or level in _ALONE]
+    known = [
+        level
+        for level in (subject.levels if levels is None else levels)
+        if level in subject.levels and (targets > 1 or level in _ALONE)
+    ]
     names = _affordable(change, known, halves.rows.numel())
     identity = Change(*(part[0] for part in change))
     amounts: dict[str, Tensor] = {}
@@ -130,15 +139,15 @@ def fit_change(
             gains[level] = best.values
             change = change.towards(fitted, amounts[level].expand_as(change.width))
     change = Change(*(part.mean(0) for part in change))
-    levels = change.active
-    if not levels:
+    active = change.active
+    if not active:
         return FittedChange(change, amounts, gains)
     # A level contains those before it: it supports them as far as itself.
     support = {
         level: torch.stack([amounts[name] for name in names[place:]]).amax(0)
         for place, level in enumerate(names)
     }
-    free, loss = _free(change, support), partial(_mean_loss, subject, levels)
+    free, loss = _free(change, support), partial(_mean_loss, subject, active)
     batches = list(_batches(order, _JOINT_ROWS, _JOINT_STEPS, draw))
     goal = _optimised(change, loss, free, batches, rate=_RATE, averaged=_AVERAGED)
     answer = _supported(change, goal, support)
@@ -146,7 +155,7 @@ def fit_change(
         terms, numbers = penalty, iter(range(steps))
 
         def penalised(trial: Change, at: Tensor) -> Tensor:
-            dist, observed = subject.batch(trial, levels, at)
+            dist, observed = subject.batch(trial, active, at)
             tally = terms.tally(dist, observed, generator=seed + next(numbers))
             error = terms.error(tally, _noise(tally))
             return subject.score(dist, observed).mean(-1) + strength * error

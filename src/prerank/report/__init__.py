@@ -1,11 +1,16 @@
 """Figures from finished results."""
 
-from prerank.report.corners import CornerDisplay
-from prerank.report.evidence_paths import EvidenceDisplay
-from prerank.report.histogram_display import PITHistogramDisplay
-from prerank.report.reliability import ReliabilityDisplay, ReliabilityGrid
-from prerank.report.traces import SelectionDisplay
-from prerank.report.wording import reliability_caption
+from typing import TYPE_CHECKING
+
+from prerank.lazy_names import names_from
+
+if TYPE_CHECKING:
+    from prerank.report.corners import CornerDisplay
+    from prerank.report.evidence_paths import EvidenceDisplay
+    from prerank.report.histogram_display import PITHistogramDisplay
+    from prerank.report.reliability import ReliabilityDisplay, ReliabilityGrid
+    from prerank.report.traces import SelectionDisplay
+    from prerank.report.wording import reliability_caption
 
 __all__ = [
     "CornerDisplay",
@@ -16,3 +21,7 @@ __all__ = [
     "SelectionDisplay",
     "reliability_caption",
 ]
+
+__getattr__ = names_from(
+    __name__, "wording", "corners", "evidence_paths", "histogram_display", "reliability", "traces"
+)

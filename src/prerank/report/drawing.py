@@ -1,6 +1,7 @@
 """What all figures share: bases of displays, colours, names that users give, and panels."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
+    "MOST_DRAWN",
     "NAMED",
     "STYLES",
     "Display",
@@ -42,6 +44,9 @@ STYLES = ("-", "--", "-.", ":")
 
 NAMED = "named"
 """Mark (`gid`) of what a legend shall name."""
+
+MOST_DRAWN = 16
+"""Components of a pre-rank that one figure shows."""
 
 _WIDEST = 16  # characters beside an axis
 
@@ -93,10 +98,10 @@ class PITDisplay(Display):
             are not exactly uniform.
         label: name of the pre-rank.
         names: names of the J components; numbers by default, or the label where J is 1.
+        causes: what tests found in each of the J components, in words, empty where that is nothing.
     """
 
     _FORM = ""  # what is drawn, and its shape
-    _MARKS = ""  # what is judged by the band
     _ALONE = ""  # name of a single component without a name
     _measured: ClassVar[Callable[..., dict[str, Any]]]  # from PITs and the level of the band
 
@@ -106,6 +111,7 @@ class PITDisplay(Display):
         band: ReliabilityBand | HistogramBand | None,
         label: str,
         names: Sequence[str] | None,
+        causes: Sequence[str] = (),
     ) -> None:
         if values.dim() != 2:
             raise ShapeError(
@@ -116,7 +122,22 @@ class PITDisplay(Display):
             names = [str(j) for j in range(size)] if size > 1 else [label or self._ALONE]
         if len(names) != size:
             raise ShapeError(f"{len(names)} names for {size} components: {list(names)}")
-        self.band, self.label, self.names = band, label, tuple(names)
+        if causes and len(causes) != size:
+            raise ShapeError(f"{len(causes)} causes for {size} components")
+        self.band, self.label, self.names, self.causes = band, label, tuple(names), tuple(causes)
+
+    @cached_property
+    def drawn(self) -> list[int]:
+        """Numbers of the components that are drawn: all, or those that deviate most."""
+        if len(self.names) <= MOST_DRAWN:
+            return list(range(len(self.names)))
+        return sorted(
+            self._deviations().argsort(descending=True, stable=True)[:MOST_DRAWN].tolist()
+        )
+
+    def _deviations(self) -> Tensor:
+        """How far the PITs of each component are from uniform, `(J,)`."""
+        raise NotImplementedError
 
     @classmethod
     def from_predictions(
@@ -146,7 +167,8 @@ class PITDisplay(Display):
             >>> dist = MultivariateNormal(torch.zeros(200, 3), torch.eye(3))
             >>> y = 0.3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
             >>> ReliabilityDisplay.from_predictions(dist, y, "marginal", generator=0).caption
-            'marginal: predictions too wide in y0, y1 and y2.'
+            'marginal: PITs crowded in the middle (values too often near the predicted median) in
+            y0, y1 and y2.'
         """
         terms = parse(prerank)
         if len(terms) != 1:
@@ -198,12 +220,22 @@ class PITDisplay(Display):
         raise NotImplementedError
 
     @property
+    def _unbanded(self) -> str:
+        """Why there is no band."""
+        return "samples are weighted"
+
+    @property
     def caption(self) -> str:
-        """One sentence on what the shape of the curves or bars means."""
-        if self.band is None:
-            start = f"{self.label}: " if self.label else ""
-            return f"{start}weighted samples, so there is no band to judge the {self._MARKS} by."
-        return reliability_caption(self.label, self.names, self.shapes, level=self.band.level)
+        """What was found, or else the shape of the curves or bars, and what is not drawn."""
+        start, size = f"{self.label}: " if self.label else "", len(self.names)
+        words = f"{start}no band, since {self._unbanded}."
+        if self.band is not None:
+            words = reliability_caption(
+                self.label, self.names, self.shapes, level=self.band.level, causes=self.causes
+            )
+        if len(self.drawn) < size:
+            words += f" Drawn are the {MOST_DRAWN} of {size} that deviate most."
+        return words
 
 
 def short_name(name: str) -> str:

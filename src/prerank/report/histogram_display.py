@@ -42,14 +42,16 @@ class PITHistogramDisplay(PITDisplay):
         names: names of the J components.
         curves: how the J reliability curves of the same PITs deviate: then curves and bars are
             read alike. By default, the bars are added up to a coarse curve.
+        causes: what tests found in each of the J components, in words, empty where that is nothing.
 
     Attributes:
         ax_: the axes, after `plot`. Where there are several components, the panels lie in their
             place, and they themselves are hidden.
         figure_: their figure.
-        axes_: the J panels; the axes themselves where J is 1.
-        bars_: the J outlines.
-        bands_: the J drawn bands, or an empty list.
+        axes_: the panels, of all components or, beyond 16, of those that deviate most; the axes
+            themselves where J is 1.
+        bars_: their outlines.
+        bands_: their drawn bands, or an empty list.
 
     Example:
         >>> import torch
@@ -57,11 +59,12 @@ class PITHistogramDisplay(PITDisplay):
         >>> z[:, 0] = (3 * (z[:, 0] - 0.5)).sigmoid()
         >>> display = PITHistogramDisplay.from_pits(z, label="marginal", names=["rain", "wind"])
         >>> display.caption
-        'marginal: predictions too wide in rain; within the 95 % band in wind.'
+        'marginal: PITs crowded in the middle (values too often near the predicted median) in rain;
+        within the 95 % band in wind.'
         >>> display.figure_.savefig("histogram.png")  # doctest: +SKIP
     """
 
-    _FORM, _MARKS, _ALONE = "density must have shape (bins, J)", "bars", "PITs"
+    _FORM, _ALONE = "density must have shape (bins, J)", "PITs"
 
     band: HistogramBand | None
     axes_: "list[Axes]"
@@ -76,8 +79,9 @@ class PITHistogramDisplay(PITDisplay):
         label: str = "",
         names: Sequence[str] | None = None,
         curves: Sequence[DeviationShape] = (),
+        causes: Sequence[str] = (),
     ) -> None:
-        super().__init__(histogram.density, band, label, names)
+        super().__init__(histogram.density, band, label, names, causes)
         bins = len(histogram.density)
         if band is not None and band.bins != bins:
             raise ShapeError(f"the band is for {band.bins} bins, but the histogram has {bins}")
@@ -85,6 +89,11 @@ class PITHistogramDisplay(PITDisplay):
             raise ShapeError(f"{len(curves)} curves for {len(self.names)} components")
         self.histogram = histogram
         self.curves = tuple(curves)
+
+    @property
+    def _unbanded(self) -> str:
+        # Curves have a band where rows depend on each other, bars have none.
+        return "rows depend on each other" if self.curves else super()._unbanded
 
     @staticmethod
     def _measured(z: Tensor, level: float | None, *, bins: int | None = None) -> dict[str, Any]:
@@ -113,7 +122,7 @@ class PITHistogramDisplay(PITDisplay):
         ax = self._place(ax)
         several = len(self.names) > 1
         self.axes_ = self._panels(ax)
-        density = self.histogram.density.detach().cpu().numpy()
+        density = self.histogram.density[:, self.drawn].detach().cpu().numpy()
         edges = self.histogram.edges.cpu().numpy()
         top = max(density.max(), 1.0 if self.band is None else self.band.upper)
         options = {"color": COLOURS[0], "linewidth": 1.3, **bar_options}
@@ -127,7 +136,8 @@ class PITHistogramDisplay(PITDisplay):
             panel.set(xlim=(0, 1), ylim=(0, 1.08 * top))
             panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
             if several:
-                panel.set_title(short_name(self.names[j]), fontsize="small", parse_math=False)
+                name = short_name(self.names[self.drawn[j]])
+                panel.set_title(name, fontsize="small", parse_math=False)
         # Above the names of the panels, not above the hidden axes: layouts would let them overlap.
         title = short_name(self.label) + ("\n" if several else "")
         self.axes_[0].set_title(title, loc="left", parse_math=False)
@@ -157,12 +167,17 @@ class PITHistogramDisplay(PITDisplay):
             for curve, bars in zip(self.curves or own, own, strict=True)
         ]
 
+    def _deviations(self) -> Tensor:
+        density, edges = self.histogram.density, self.histogram.edges
+        reached = density.cumsum(0) / len(density)  # of the curve, at the upper edges
+        return (reached - edges[1:].unsqueeze(-1)).abs().mean(0)
+
     @property
     def _grid(self) -> tuple[int, int]:
         """Rows and columns of panels."""
-        few = len(self.names) <= _COLUMNS
-        rows = -(-len(self.names) // (2 if few else _COLUMNS))  # two fit the width of a phone
-        return rows, -(-len(self.names) // rows)
+        size = len(self.drawn)
+        rows = -(-size // (2 if size <= _COLUMNS else _COLUMNS))  # two fit the width of a phone
+        return rows, -(-size // rows)
 
     def _panels(self, ax: "Axes") -> "list[Axes]":
         """One for each component, with names of the axes at the outer ones."""
@@ -170,9 +185,10 @@ class PITHistogramDisplay(PITDisplay):
         panels: list[Axes] = [ax]
         if rows * columns > 1:
             panels = split_axes(ax, rows, columns).flatten().tolist()
-        for panel in panels[len(self.names) :]:
+        size = len(self.drawn)
+        for panel in panels[size:]:
             panel.remove()
-        panels = panels[: len(self.names)]
+        panels = panels[:size]
         for panel in panels[::columns]:
             panel.set_ylabel("density")
         for panel in panels[-columns:]:  # the last ones of their columns

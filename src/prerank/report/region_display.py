@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["RegionDisplay"]
 
 _BINS, _MAP_BINS = 20, 10
-_DEGREES = {1: "location", 2: "spread", 3: "skew", 4: "tails"}
+_DEGREES = {1: "location", 2: "spread", 3: "skew", 4: "tails", 5: "tails"}
 
 
 class RegionDisplay(Display):

@@ -41,11 +41,12 @@ class ReliabilityDisplay(PITDisplay):
             whose PITs are not exactly uniform.
         label: name of the pre-rank.
         names: names of the J components.
+        causes: what tests found in each of the J components, in words, empty where that is nothing.
 
     Attributes:
         ax_: the axes, after `plot`.
         figure_: their figure.
-        lines_: the J lines.
+        lines_: the lines, of all components or, beyond 16, of those that deviate most.
         band_: the drawn band, or None.
 
     Example:
@@ -53,11 +54,11 @@ class ReliabilityDisplay(PITDisplay):
         >>> z = torch.rand(300, 2, generator=torch.Generator().manual_seed(0))
         >>> display = ReliabilityDisplay.from_pits(z**2, label="marginal", names=["rain", "wind"])
         >>> display.caption
-        'marginal: observed values lower than predicted in rain and wind.'
+        'marginal: PITs too small (values too often below the predicted median) in rain and wind.'
         >>> display.figure_.savefig("reliability.png")  # doctest: +SKIP
     """
 
-    _FORM, _MARKS, _ALONE = "observed must have shape (L, J)", "curves", "curve"
+    _FORM, _ALONE = "observed must have shape (L, J)", "curve"
 
     band: ReliabilityBand | None
     lines_: list[Any]
@@ -70,8 +71,9 @@ class ReliabilityDisplay(PITDisplay):
         *,
         label: str = "",
         names: Sequence[str] | None = None,
+        causes: Sequence[str] = (),
     ) -> None:
-        super().__init__(curve.observed, band, label, names)
+        super().__init__(curve.observed, band, label, names, causes)
         self.curve = curve
 
     @staticmethod
@@ -104,12 +106,12 @@ class ReliabilityDisplay(PITDisplay):
             )
         ax.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
         self.lines_ = []
-        for j, name in enumerate(self.names):
+        for k, j in enumerate(self.drawn):
             options = {
-                "color": COLOURS[j % len(COLOURS)],
-                "linestyle": STYLES[j % len(STYLES)],
+                "color": COLOURS[k % len(COLOURS)],
+                "linestyle": STYLES[k % len(STYLES)],
                 "linewidth": 1.3,
-                "label": short_name(name),
+                "label": short_name(self.names[j]),
                 "gid": NAMED,
             }
             observed = self.curve.observed[:, j].cpu().numpy()
@@ -121,8 +123,11 @@ class ReliabilityDisplay(PITDisplay):
             # In the corner that the curves leave: the search for "best" takes its time.
             above = bool((self.curve.observed.mean(-1) - self.curve.levels).mean() > 0)
             corner = "lower right" if above else "upper left"
-            name_lines(ax, loc=corner, ncols=1 + len(self.names) // 8)
+            name_lines(ax, loc=corner, ncols=1 + len(self.drawn) // 8)
         return self
+
+    def _deviations(self) -> Tensor:
+        return (self.curve.observed - self.curve.levels.unsqueeze(-1)).abs().mean(0)
 
     @property
     def shapes(self) -> list[DeviationShape]:
@@ -164,7 +169,7 @@ class ReliabilityGrid:
     @property
     def size(self) -> tuple[float, float]:
         """Width and height in inches at which the writing is legible."""
-        longest = max(len(display.names) for row in self.rows.values() for display in row)
+        longest = max(len(display.drawn) for row in self.rows.values() for display in row)
         return 2.5 * len(self.labels) + 0.5, 2.5 * len(self.rows) + 0.8 + 0.18 * longest
 
     def plot(self, figure: "Figure | SubFigure | None" = None) -> Self:

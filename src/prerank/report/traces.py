@@ -129,10 +129,14 @@ class SelectionDisplay(Display):
     @property
     def caption(self) -> str:
         """One sentence: why this strength was chosen, or why none was."""
+        parts = [self.selection.reason]
         missing = [f"{j.strength:g}" for j in self.selection.trace if not _finite(j)]
-        if not missing:
-            return f"{self.selection.reason}."
-        return f"{self.selection.reason}; no point where results are not finite: {listed(missing)}."
+        if missing:
+            parts.append(f"no point where results are not finite: {listed(missing)}")
+        skipped = [f"{skipped.strength:g}" for skipped in self.selection.skipped]
+        if skipped:
+            parts.append(f"not tried on all splits: {listed(skipped)}")
+        return f"{'; '.join(parts)}."
 
     def _point(
         self, ax: "Axes", judgement: "Judgement", place: tuple[float, float], edge: float

@@ -1,27 +1,20 @@
-"""Text for readers: words for pre-ranks and deviations, lists of names, p-values, tables."""
+"""Text for readers: words for deviations, lists of names, p-values, tables."""
 
 import numbers
-import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from prerank.calibration import DeviationShape
 from prerank.defaults import BAND_LEVEL
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from prerank.calibration import DeviationShape
+
 __all__ = [
-    "EXPLANATIONS",
     "Cell",
     "Column",
-    "Explanation",
     "aligned_lines",
-    "explanation_of",
     "grouped_names",
     "joined_names",
     "listed",
@@ -29,97 +22,72 @@ __all__ = [
     "reliability_caption",
     "shape_words",
     "table_columns",
-    "words_in",
 ]
 
 _SMALL_P = 0.001
+_MOST_NAMES = 40  # in one sentence
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """A pre-rank in words.
-
-    Attributes:
-        question: that it asks of a prediction.
-        formula: what is ranked.
-        small: what PITs that are too small say.
-        large: what PITs that are too large say.
-        outer: what PITs at both ends say.
-        inner: what PITs in the middle say.
-        blind: what it cannot see.
-        repair: what to try where it fails.
-    """
-
-    question: str
-    formula: str
-    small: str
-    large: str
-    outer: str
-    inner: str
-    blind: str
-    repair: str
-
-
-def words_in(package: str, name: str) -> dict[str, Any]:
-    """Tables of words that are kept beside the code, in TOML."""
-    return tomllib.loads((resources.files(package) / name).read_text(encoding="utf-8"))
-
-
-_TABLES = words_in("prerank.report", "explanations.toml")
-EXPLANATIONS = {
-    label: Explanation(**_TABLES[table.get("same_as", label)]) for label, table in _TABLES.items()
-}
-"""Words of every pre-rank by its name."""
-
-_OTHER = EXPLANATIONS.pop("other")
-
-
-def explanation_of(label: str) -> Explanation:
-    """Words for a pre-rank by its label; general ones for a function of one's own.
+def shape_words(label: str, shape: "DeviationShape") -> str:
+    """What a curve of this shape says of the pre-rank, without the cause, which it does not show.
 
     Example:
-        >>> explanation_of("dependency(2)").question
-        'Are neighbouring targets as alike as predicted?'
+        >>> from prerank.calibration import DeviationShape
+        >>> shape_words("marginal", DeviationShape(True, -1, 0))
+        'values too often below the predicted median'
     """
-    return EXPLANATIONS.get(label.partition("(")[0], _OTHER)
+    from prerank.report.explanations import explanation_of
 
-
-def shape_words(label: str, shape: DeviationShape) -> str:
-    """What a deviation of this shape says of the pre-rank.
-
-    Example:
-        >>> shape_words("marginal", DeviationShape(True, 1, 1))
-        'observed values higher than predicted and predictions too narrow'
-    """
     words = explanation_of(label)
     shift = {1: words.large, -1: words.small}.get(shape.shift)
     spread = {1: words.outer, -1: words.inner}.get(shape.spread)
-    uneven = "uneven in a way that is neither a shift nor a wrong spread"
-    return " and ".join(filter(None, [shift, spread])) or uneven
+    # In the texts, causes that are possible follow in parentheses.
+    parts = [text.partition(" (")[0] for text in (shift, spread) if text]
+    return " and ".join(parts) or "PITs uneven in another way"
 
 
 def reliability_caption(
-    label: str, names: Sequence[str], shapes: Sequence[DeviationShape], *, level: float = BAND_LEVEL
+    label: str,
+    names: Sequence[str],
+    shapes: "Sequence[DeviationShape]",
+    *,
+    level: float = BAND_LEVEL,
+    causes: Sequence[str] = (),
 ) -> str:
-    """Say in one sentence what the curves of one pre-rank mean.
+    """Say in one sentence what the curves of one pre-rank mean: the cause, or else the curve.
 
     Args:
         label: of the pre-rank, which decides the words.
         names: of the J components.
         shapes: of the J components.
         level: probability of the band.
+        causes: what tests found in each of the J components, empty where that is nothing.
 
     Example:
+        >>> from prerank.calibration import DeviationShape
         >>> low, fine = DeviationShape(True, -1, 0), DeviationShape(False, -1, 0)
         >>> reliability_caption("marginal", ["rain", "wind"], [low, fine])
-        'marginal: observed values lower than predicted in rain; within the 95 % band in wind.'
-        >>> reliability_caption("scale", ["scale"], [DeviationShape(True, 0, 1)])
-        'scale: a distance between the targets that varies more than predicted.'
+        'marginal: PITs too small (values too often below the predicted median) in rain; within the
+        95 % band in wind.'
+        >>> reliability_caption("marginal", ["rain"], [low], causes=["predictions skewed"])
+        'marginal: predictions skewed.'
     """
     inside = f"within the {100 * level:g} % band"
-    meanings = [shape_words(label, shape) if shape.outside else inside for shape in shapes]
-    sentence = grouped_names(zip(names, meanings, strict=True), total=len(names))
+    meanings = [_curve_words(label, shape) if shape.outside else inside for shape in shapes]
+    for j, cause in enumerate(causes):
+        if cause:
+            meanings[j] = cause if shapes[j].outside else f"{cause}, though {inside},"
+    sentence = grouped_names(zip(names, meanings, strict=True), total=len(names)).removesuffix(",")
     return f"{label}: {sentence}." if label else f"{sentence}."
+
+
+def _curve_words(label: str, shape: "DeviationShape") -> str:
+    """Where the PITs are, and what that says of the pre-rank."""
+    shift = {1: "too large", -1: "too small"}.get(shape.shift)
+    spread = {1: "crowded at both ends", -1: "crowded in the middle"}.get(shape.spread)
+    places = " and ".join(filter(None, [shift, spread]))
+    words = shape_words(label, shape)
+    return f"PITs {places} ({words})" if places else words
 
 
 def grouped_names(
@@ -142,9 +110,15 @@ def grouped_names(
     if total == 1:
         return "; ".join(groups)
     return "; ".join(
-        f"{meaning} in {everyone if everyone and len(names) == total else listed(names)}"
+        f"{meaning} in {everyone if everyone and len(names) == total else listed(_few(names))}"
         for meaning, names in groups.items()
     )
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    """Some of many names, and how many there are beside them."""
+    rest = len(names) - _MOST_NAMES
+    return [*names] if rest <= 1 else [*names[:_MOST_NAMES], f"{rest} more"]
 
 
 def aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -251,6 +225,8 @@ def _is_number(value: object) -> bool:
 
 
 def _text(value: Any, is_p: bool) -> str:
+    import numpy as np
+
     if isinstance(value, bool | np.bool):
         return "yes" if value else "no"
     if isinstance(value, numbers.Integral) or not _is_number(value):

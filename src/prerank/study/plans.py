@@ -20,6 +20,7 @@ from torch.distributions import MultivariateNormal
 
 from prerank.datasets import PUBLISHED_SEEDS
 from prerank.datasets.collection import check_name
+from prerank.defaults import PRESETS
 from prerank.errors import InputError, InputTypeError, PrerankError
 from prerank.inputs import as_count, as_positive
 from prerank.penalty import CalibrationPenalty
@@ -30,9 +31,6 @@ __all__ = ["NONE", "PRESETS", "Plan"]
 
 NONE = "none"
 """The variant without a penalty."""
-
-PRESETS = ("quick", "paper-exact", "paper-as-published")
-"""Plans that come with the package."""
 
 PROTOCOLS = ("exact", "published")
 _DEFAULT = Settings(lr=1e-4, batch_size=256, max_epochs=5000)

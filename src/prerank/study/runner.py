@@ -10,11 +10,13 @@ import torch
 
 from prerank.datasets import SYNTHETIC, open_dataset
 from prerank.datasets.collection import find_table
+from prerank.defaults import CHECKPOINT_EVERY
 from prerank.errors import InputError
 from prerank.extras import needed_by
 from prerank.files import CheckpointFile
 from prerank.files.dataset_tables import table_shape
 from prerank.preranks.parsing import bare_labels
+from prerank.study.deadlines import Deadline
 from prerank.study.engines import Engine, Event, Failure, InProcess, Task, TaskError
 from prerank.study.plans import NONE, Plan
 from prerank.study.store import Store, Unit
@@ -69,7 +71,7 @@ def run_study(
     *,
     device: torch.device | str = "cpu",
     time_limit: float = float("inf"),
-    checkpoint_every: float = 30.0,
+    checkpoint_every: float = CHECKPOINT_EVERY,
     engine: Engine | None = None,
     on_progress: Callable[[StudyProgress], None] | None = None,
     on_event: Callable[[Event], None] | None = None,
@@ -92,7 +94,7 @@ def run_study(
         on_event: receives the events of the units: started, finished, tried again, given up; and
             messages after each epoch, whose value is the unit and its `Progress`, except on Ray.
     """
-    deadline = time.time() + time_limit
+    deadline = Deadline.after(time_limit)
     store = Store(folder, plan)
     engine = InProcess() if engine is None else engine
     _tidy(store)
@@ -109,7 +111,7 @@ def run_study(
 
     work = UnitWork(store.folder.absolute(), str(device), deadline, checkpoint_every)
     tasks = study_tasks(store, todo, gpus=0.0 if str(device) == "cpu" else 1.0)
-    report = engine.map(work, tasks, stop=lambda: time.time() >= deadline, on_event=listen)
+    report = engine.map(work, tasks, stop=lambda: deadline.passed, on_event=listen)
     if report.failures:
         raise _combined(report.failures)
     interrupted = bool(report.left) or any(o.interrupted for o in report.values.values())

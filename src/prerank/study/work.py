@@ -13,6 +13,7 @@ from torch import Tensor
 from prerank.errors import InputError
 from prerank.files import CheckpointFile, check_within, read_json, write_json
 from prerank.inputs import as_device
+from prerank.study.deadlines import Deadline
 from prerank.study.engines import emit
 from prerank.study.plans import NONE
 from prerank.study.protocols import Problem, run_variant
@@ -61,13 +62,13 @@ class UnitWork:
     Args:
         folder: absolute path of the study, which holds its plan.
         device: where to train; `"auto"` is the GPU if the process that works has one.
-        deadline: when to stop, as `time.time` counts.
+        deadline: when to stop.
         every: seconds between checkpoints.
     """
 
     folder: Path
     device: str
-    deadline: float
+    deadline: Deadline
     every: float
     _problem: Problem | None = field(default=None, init=False)
     _finished: list[Unit] = field(default_factory=list, init=False)
@@ -103,7 +104,7 @@ class UnitWork:
         return self._problem
 
     def _check_time(self) -> None:
-        if time.time() >= self.deadline:
+        if self.deadline.passed:
             raise Interrupted("time is up")
 
     def _do(self, unit: Unit, problem: Problem) -> None:
@@ -118,9 +119,8 @@ class UnitWork:
     def _train(self, unit: Unit, problem: Problem) -> None:
         store = self._store
         base = None if unit.variant == NONE else self._base(problem)
-        until = time.monotonic() + (self.deadline - time.time())
         file = CheckpointFile(store.checkpoint(unit))
-        checkpoint = Checkpoint(file, every=self.every, until=until)
+        checkpoint = Checkpoint(file, every=self.every, until=self.deadline.until)
         clock = _Clock(file.part("seconds").path, self.every)
 
         def on_epoch(progress: Progress) -> None:
@@ -161,7 +161,7 @@ class UnitWork:
 
 # A worker process that is sent one function after the other keeps what it has read.
 @lru_cache(maxsize=1)
-def _work(folder: Path, device: str, deadline: float, every: float) -> UnitWork:
+def _work(folder: Path, device: str, deadline: Deadline, every: float) -> UnitWork:
     return UnitWork(folder, device, deadline, every)
 
 

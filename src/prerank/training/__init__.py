@@ -8,8 +8,10 @@ from prerank.training.evaluation import Evaluation, evaluate, validation_trials
 from prerank.training.fitting import Checkpoint, Interrupted, train
 from prerank.training.objective import Objective
 from prerank.training.runs import Progress, Run, Settings, TrainingResult
-from prerank.training.selection import Selection, Trial, choose_strength, search_strength
+from prerank.training.selection import Selection, choose_strength, search_strength
+from prerank.training.stages import search_in_stages
 from prerank.training.trainer import Trainer
+from prerank.training.trials import Trial
 
 __all__ = [
     "CalibratedTraining",
@@ -30,6 +32,7 @@ __all__ = [
     "draw_folds",
     "evaluate",
     "forecast_unseen",
+    "search_in_stages",
     "search_strength",
     "train",
     "train_calibrated",

@@ -1,11 +1,10 @@
 """The path from data to a calibrated model: a base, its calibration, the choice of a strength."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from prerank import defaults
@@ -13,15 +12,21 @@ from prerank.errors import InputError
 from prerank.models import FlowNetwork, MixtureNetwork, Network
 from prerank.penalty import CalibrationPenalty
 from prerank.recalibration import CalibrationHead
-from prerank.training.cross_fitting import forecast_unseen
 from prerank.training.data import TrainingData
 from prerank.training.evaluation import validation_trials
-from prerank.training.fitting import Checkpoint, train
+from prerank.training.fitting import Checkpoint, side_by_side, train
+from prerank.training.heads import fit_head
 from prerank.training.objective import Objective
 from prerank.training.runs import Progress, Run, Settings, TrainingResult
-from prerank.training.selection import Selection, Trial, search_strength
+from prerank.training.selection import Selection, search_strength
+from prerank.training.stages import search_in_stages
+from prerank.training.trials import Trial
 
 __all__ = ["CalibratedTraining", "divergence", "train_calibrated"]
+
+_EVERY = slice(None)
+_PATIENT_STEPS = 40  # of a search in stages without improvement
+_FIRST_STEPS = 100  # until the first one: the optimiser begins with no memory of the slope
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,8 @@ class CalibratedTraining:
 
     Attributes:
         base: parameters before the calibration, `(R, P)`; None where there was no such step.
-        stages: the stacks that were trained, in order: their runs, and their results.
+        stages: the stacks that were trained, in order: their runs, and their results. A search in
+            stages trains some strengths for the first run alone.
         strength: that was given, or chosen; 0 where none qualifies.
         selection: how it was chosen; None where it was given.
         head: the head behind the base, fitted; None where there is none.
@@ -44,14 +50,17 @@ class CalibratedTraining:
 
     @property
     def trained(self) -> dict[float, TrainingResult]:
-        """Results of the R runs, by strength; 0 is the base."""
-        results: dict[float, TrainingResult] = {}
+        """Results of the R runs, by strength, as far as it has all of them; 0 is the base."""
+        parts: dict[float, list[TrainingResult]] = {}
         for runs, result in self.stages:
             strengths = list(dict.fromkeys(run.strength for run in runs))
             size = len(runs) // len(strengths)
             for place, strength in enumerate(strengths):
-                results[strength] = result.select(slice(place * size, (place + 1) * size))
-        return results
+                part = result.select(slice(place * size, (place + 1) * size))
+                parts.setdefault(strength, []).append(part)
+        sizes = {strength: sum(len(r.theta) for r in part) for strength, part in parts.items()}
+        whole = max(sizes.values())
+        return {s: side_by_side(part) for s, part in parts.items() if sizes[s] == whole}
 
 
 def train_calibrated(
@@ -87,12 +96,14 @@ def train_calibrated(
         runs: seeds and splits, the same for all strengths.
         penalty: what to calibrate; strength 0 needs none.
         strength: a number, which is used as it is; or `"auto"` or a list, from which
-            `search_strength` chooses on the validation rows.
+            `search_strength` chooses on the validation rows; or `"stages"`, for which
+            `search_in_stages` does, with less patience, at a fraction of the time.
         budget: by how much the energy score may worsen, where a strength is chosen.
         nll_budget: by how many nats the negative log-likelihood may worsen there; None for any.
         head: to fit behind the base, instead of a penalty.
         returned: places of the runs that the caller keeps, where it keeps only some: what is chosen
-            has to change and improve them as well as the mean of all.
+            has to change and improve them as well as the mean of all, and a head must not make a
+            single one worse (see `prerank.training.heads.fit_head`).
         unseen: rows of each run that it was not fitted to (see `Partition`), for the head; the
             validation rows by default.
         groups: of all rows, for the head.
@@ -133,6 +144,7 @@ def train_calibrated(
     if not terms and (choosing or strength):
         raise InputError("penalty: without one, strength must be 0")
     options: Any = {"settings": settings, "checkpoint": checkpoint, "on_epoch": on_epoch}
+    tuned = {**options, "settings": _hasty(settings, data) if strength == "stages" else settings}
     stages: list[tuple[list[Run], TrainingResult]] = []
     plain = [replace(run, strength=0.0) for run in runs]
     if base is not None:
@@ -147,20 +159,24 @@ def train_calibrated(
         stages.append((plain, result))
         base = result.theta
 
-    def calibrate(strengths: Sequence[float]) -> tuple[list[Run], TrainingResult]:
-        stack = [replace(run, strength=one) for one in strengths for run in runs]
-        start = base.repeat(len(strengths), 1) if base is not None and settings.fine_tune else None
-        result = train(network, data, stack, objective=Objective(penalty), start=start, **options)
+    def calibrate(
+        strengths: Sequence[float], part: slice = _EVERY
+    ) -> tuple[list[Run], TrainingResult]:
+        stack = [replace(run, strength=one) for one in strengths for run in runs[part]]
+        start = base if settings.fine_tune else None
+        start = None if start is None else start[part].repeat(len(strengths), 1)
+        result = train(network, data, stack, objective=Objective(penalty), start=start, **tuned)
         stages.append((stack, result))
         return stages[-1]
 
-    def attempt(strengths: Sequence[float]) -> list[Trial]:
-        stack, result = calibrate(strengths) if any(strengths) else stages[0]
+    def attempt(strengths: Sequence[float], part: slice = _EVERY) -> list[Trial]:
+        stack, result = calibrate(strengths, part) if any(strengths) else stages[0]
         trials = validation_trials(network, data, stack, result.theta, terms, n_samples=n_samples)
         assert base is not None
-        parts = result.theta.split(len(runs))
+        before = base[part]
+        parts = result.theta.split(len(before))
         return [
-            replace(trial, unchanged=(theta == base).all(-1).cpu().numpy())
+            replace(trial, unchanged=(theta == before).all(-1).cpu().numpy())
             for trial, theta in zip(trials, parts, strict=True)
         ]
 
@@ -168,21 +184,36 @@ def train_calibrated(
         assert isinstance(network, MixtureNetwork | FlowNetwork)
         assert base is not None
         rows = unseen or [data.validation[run.split].cpu() for run in runs]
-        numbers = torch.cat(list(rows)).unique().numpy()
-        head.fit(
-            *forecast_unseen(network, data, base, runs, rows),
-            groups=None if groups is None else np.asarray(groups)[numbers],
-            time=None if time is None else np.asarray(time)[numbers],
-        )
+        fit_head(head, network, data, base, runs, rows, returned=returned, groups=groups, time=time)
         return CalibratedTraining(base, tuple(stages), 0.0, None, head)
     if isinstance(strength, str | Sequence):
-        selection = search_strength(
-            attempt, strength, budget=budget, nll_budget=nll_budget, returned=returned
+        selection = _search(strength)(
+            attempt, budget=budget, nll_budget=nll_budget, returned=returned
         )
         return CalibratedTraining(base, tuple(stages), selection.strength or 0.0, selection)
     if strength:
         calibrate([float(strength)])
     return CalibratedTraining(base, tuple(stages), float(strength), None)
+
+
+def _search(strength: str | Sequence[float]) -> Callable[..., Selection]:
+    """How a strength is chosen from attempts."""
+    if strength == "stages":
+        return search_in_stages
+    return lambda attempt, **limits: search_strength(attempt, strength, **limits)
+
+
+def _hasty(settings: Settings, data: TrainingData) -> Settings:
+    """Settings whose second part, where it has one, waits for some steps only."""
+    if not settings.fine_tune:
+        return settings
+    rows, tuning = data.train.shape[1], settings.tuning
+    steps = max(rows // min(settings.batch_size, rows), tuning.min_steps)
+    patience, first = (
+        min(tuning.patience, max(least, math.ceil(most / steps)))
+        for most, least in ((_PATIENT_STEPS, 2), (_FIRST_STEPS, 3))
+    )
+    return replace(settings, patience=patience, first_patience=first, tuning_patience=1)
 
 
 def divergence(settings: Settings) -> InputError:

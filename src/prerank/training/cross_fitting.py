@@ -100,7 +100,8 @@ class Partition:
         kept `apart`, fold k stops the training itself, and all others train. The predictor takes
         one network of each repeat, so that it has as many networks, trained on as many rows, as
         the forecasts of `forecast_unseen`. Splits have equally many rows: the few that are too many
-        are left out at random.
+        are left out at random. Fold 0 has the rows that `single` stops on, for the same seed, up
+        to rounding of their number: with and without cross-fitting, the predictor is the same.
 
         Example:
             >>> partition = Partition.crossed(100, folds=4, members=2)
@@ -111,8 +112,10 @@ class Partition:
         number = draw_folds(n, folds=folds, repeats=members, seed=seed, groups=groups, time=time)
         draw = torch.Generator().manual_seed(seed)
         splits, unseen = [], []
-        for fold in number:
+        for drawn in number:
             order = torch.randperm(n, generator=draw)
+            together = groups is not None or time is not None
+            fold = drawn if together else order.argsort() * folds // n
             for k in range(folds):
                 left = fold[order] == k
                 stops = fold[order] == (k + 1) % folds if apart else left
@@ -158,11 +161,13 @@ def forecast_unseen(
     theta: Tensor,
     runs: Sequence[Run],
     unseen: Sequence[Tensor],
+    *,
+    units: int | None = None,
 ) -> tuple[Distribution, Tensor]:
     """Forecasts of rows by the networks that have not seen them, and the observations.
 
     Rows come in ascending order. Each row's forecast is the mixture of its networks, in units of
-    the first split.
+    one split.
 
     Args:
         network: what was trained.
@@ -170,6 +175,7 @@ def forecast_unseen(
         theta: parameters of the runs, `(R, P)`.
         runs: as they were trained.
         unseen: rows of each run; each row occurs equally often.
+        units: number of the split; that of the first run by default.
 
     Example:
         >>> from prerank.datasets import AR1Regression
@@ -182,12 +188,12 @@ def forecast_unseen(
         >>> dist.logits.shape, observed.shape
         (torch.Size([120, 3]), torch.Size([120, 2]))
     """
-    first, device = runs[0].split, data.x.device
+    first, device = runs[0].split if units is None else units, data.x.device
     ordered = [rows.sort().values for rows in unseen]
     forecasts: list[Any] = []
     for run, parameters, rows in zip(runs, theta.split(1), ordered, strict=True):
         x = data.x[run.split, rows.to(device)].unsqueeze(0)
-        units = data.y_scaler.select([run.split]).relative_to(data.y_scaler.select([first]))
-        forecasts += forecast_each(network, parameters.cpu(), x.cpu(), *units)
+        own = data.y_scaler.select([run.split]).relative_to(data.y_scaler.select([first]))
+        forecasts += forecast_each(network, parameters.cpu(), x.cpu(), *own)
     numbers = torch.cat(ordered).unique()
     return pooled(forecasts, ordered), data.y[first, numbers.to(device)].double().cpu()

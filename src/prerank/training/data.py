@@ -141,9 +141,11 @@ class TrainingData:
                 f"{train.shape[1]} training and {validation.shape[1]} validation rows are too few"
             )
         x_scaler, y_scaler = Scaler.fit(inputs[train]), Scaler.fit(targets[train])
+        standard = y_scaler(targets)
+        _check_extremes(standard, targets, dtype)
         return cls(
             x_scaler(inputs, clip=clip).to(device, dtype),
-            y_scaler(targets).to(device, dtype),
+            standard.to(device, dtype),
             train.to(device),
             validation.to(device),
             x_scaler,
@@ -152,3 +154,22 @@ class TrainingData:
             if spreads
             else None,
         )
+
+
+def _check_extremes(standard: Tensor, targets: Tensor, dtype: torch.dtype) -> None:
+    """Refuse targets whose squares, times the numbers of a fit, would not be finite.
+
+    Args:
+        standard: standardised targets `(U, N, D)`.
+        targets: as they were given, `(N, D)`.
+        dtype: of the training.
+    """
+    size = standard.abs().amax(0)
+    if float(size.max()) < torch.finfo(dtype).max ** 0.4:
+        return
+    row, column = divmod(int(size.argmax()), size.shape[1])
+    raise InputError(
+        f"y has the value {float(targets[row, column]):.3g} in row {row} of column {column}, "
+        f"{float(size.max()):.0e} standard deviations of the training rows away from their mean: "
+        "correct it, leave the row out, or transform this target"
+    )

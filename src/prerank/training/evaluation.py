@@ -16,7 +16,7 @@ from prerank.preranks import PreRank
 from prerank.scores import energy_score, nll
 from prerank.training.data import TrainingData
 from prerank.training.runs import Run
-from prerank.training.selection import Trial
+from prerank.training.trials import Trial
 
 __all__ = ["Evaluation", "evaluate", "validation_trials"]
 
@@ -30,18 +30,28 @@ class Evaluation:
     Attributes:
         pce: by label of the pre-rank, mean over its components, `(M,)`.
         floor: of the PCE, for this number of rows.
-        energy: mean energy score, `(M,)`.
-        nll: mean negative log-likelihood, `(M,)`.
+        row_energy: energy score of each row, `(M, N)`.
+        row_nll: negative log-likelihood of each row, `(M, N)`.
         curves: by label, share of PITs up to each level, mean over the components, `(M, levels)`.
         noise: standard deviation of the mean PCE of all pre-ranks for calibrated runs, `(M,)`.
     """
 
     pce: dict[str, Tensor]
     floor: float
-    energy: Tensor
-    nll: Tensor
+    row_energy: Tensor
+    row_nll: Tensor
     curves: dict[str, Tensor]
     noise: Tensor
+
+    @property
+    def energy(self) -> Tensor:
+        """Mean energy score, `(M,)`."""
+        return self.row_energy.mean(1)
+
+    @property
+    def nll(self) -> Tensor:
+        """Mean negative log-likelihood, `(M,)`."""
+        return self.row_nll.mean(1)
 
     def excess(self, label: str) -> Tensor:
         """PCE above its floor."""
@@ -77,8 +87,8 @@ def evaluate(
         return Evaluation(
             {label: torch.cat([s.pce[label] for s in single]) for label in labels},
             single[0].floor,
-            torch.cat([s.energy for s in single]),
-            torch.cat([s.nll for s in single]),
+            torch.cat([s.row_energy for s in single]),
+            torch.cat([s.row_nll for s in single]),
             {label: torch.cat([s.curves[label] for s in single]) for label in labels},
             torch.cat([s.noise for s in single]),
         )
@@ -98,8 +108,8 @@ def evaluate(
         return Evaluation(
             {label: pce(z).mean(-1) for label, z in by_label.items()},
             pce_floor(y.shape[1]),
-            torch.cat(energy, dim=1).mean(1),
-            torch.cat(likelihood, dim=1).mean(1),
+            torch.cat(energy, dim=1),
+            torch.cat(likelihood, dim=1),
             {label: reliability_curve(z).observed.mean(-1) for label, z in by_label.items()},
             mean_spread(pooled),
         )
@@ -130,6 +140,6 @@ def validation_trials(
     places: dict[float, list[int]] = {}
     for place, run in enumerate(runs):
         places.setdefault(run.strength, []).append(place)
-    values = (excess, judged.energy, judged.noise, judged.nll)
+    values = (excess, judged.row_energy, judged.noise, judged.row_nll)
     results = [value.double().cpu().numpy() for value in values]
     return [Trial(strength, *(r[at] for r in results)) for strength, at in places.items()]

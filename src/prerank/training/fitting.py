@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from prerank.defaults import CHECKPOINT_EVERY
 from prerank.errors import InputError, InputTypeError
 from prerank.models import Network
 from prerank.training.data import TrainingData
@@ -17,7 +18,7 @@ from prerank.training.runs import Progress, Run, Settings, TrainingResult
 from prerank.training.state import CheckpointStore, as_store
 from prerank.training.trainer import Trainer, check_start
 
-__all__ = ["Checkpoint", "Interrupted", "train"]
+__all__ = ["Checkpoint", "Interrupted", "side_by_side", "train"]
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error: all that was trained is kept)
@@ -38,7 +39,7 @@ class Checkpoint:
         self,
         store: CheckpointStore | str | PathLike[str] | None = None,
         *,
-        every: float = 30.0,
+        every: float = CHECKPOINT_EVERY,
         until: float = float("inf"),
         path: str | PathLike[str] | None = None,
     ) -> None:
@@ -136,7 +137,7 @@ def train(
             )
             follower = None if checkpoint is None else checkpoint.part(name, trainer)
             results.append(_finished(trainer, follower, on_epoch))
-        return _side_by_side(results)
+        return side_by_side(results)
 
     if objective.penalty is None or not settings.fine_tune:
         return part("all", runs, objective, settings, start)
@@ -173,7 +174,7 @@ def _finished(
     return trainer.result()
 
 
-def _side_by_side(results: Sequence[TrainingResult]) -> TrainingResult:
+def side_by_side(results: Sequence[TrainingResult]) -> TrainingResult:
     """Results of different runs."""
     longest = max(len(result.history) for result in results)
     padded = [pad(r.history, (0, 0, 0, longest - len(r.history)), value=torch.nan) for r in results]

@@ -1,6 +1,6 @@
 """What a training run is given, says on its way and leaves."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -57,6 +57,8 @@ class Settings:
             `shift`.
         tuning_patience: how many times the patience the second part has.
         tuning_rate: its learning rate, as a multiple of lr.
+        first_patience: epochs that a run has for its first improvement, where these are more than
+            its patience; None for no more.
     """
 
     lr: float = defaults.LEARNING_RATE
@@ -72,6 +74,7 @@ class Settings:
     stop_on: str = "objective"
     tuning_patience: int = 3
     tuning_rate: float = 1.0
+    first_patience: int | None = field(default=None, repr=False)  # checkpoints keep their names
 
     @property
     def shift(self) -> bool:
@@ -96,6 +99,8 @@ class Settings:
         """Check the ranges."""
         for name in ("batch_size", "min_steps", "max_epochs", "patience", "tuning_patience"):
             as_count(getattr(self, name), name, minimum=1)
+        if self.first_patience is not None:
+            as_count(self.first_patience, "first_patience", minimum=1)
         for name in ("lr", "tuning_rate"):
             as_positive(getattr(self, name), name)
         if not self.gradient_bound > 0:

@@ -11,11 +11,12 @@ import numpy.typing as npt
 from prerank import defaults
 from prerank.errors import InputError
 from prerank.extras import needed_by
+from prerank.training.trials import Budgets, Judgement, Trial, standard_error
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Selection", "Trial", "choose_strength", "search_strength"]
+__all__ = ["Judgement", "Selection", "Skipped", "choose_strength", "search_strength"]
 
 AUTO_GRID = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 _EVIDENCE = 2.0  # standard deviations of the mean of calibrated runs
@@ -24,49 +25,20 @@ _UNLIKE = (
     "the strengths that improve the runs on average leave the network that is returned as it was, "
     "or do not improve it within the budget"
 )
-_LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+LADDER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Paired results of one strength: entry r of every trial has the same split, seed and noise.
-
-    Runs should be judged on different rows, or on one set by one run alone: where several share
-    their rows, they share its chance deviations, and evidence seems more than it is.
+class Skipped:
+    """A strength that was not tried on all runs.
 
     Attributes:
         strength: lambda.
-        excess: exact PCE above its floor on validation rows, `(R,)`.
-        energy: mean energy score on the same rows, `(R,)`.
-        noise: standard deviation of the excess of a calibrated predictor on as many rows, `(R,)`;
-            None where that is not known.
-        nll: mean negative log-likelihood on the same rows, `(R,)`; only a budget of it needs it.
-        unchanged: runs that end with the parameters of strength 0, `(R,)`; None for no run.
+        reason: one sentence.
     """
 
     strength: float
-    excess: npt.NDArray[np.float64]
-    energy: npt.NDArray[np.float64]
-    noise: npt.NDArray[np.float64] | None = None
-    nll: npt.NDArray[np.float64] | None = None
-    unchanged: npt.NDArray[np.bool_] | None = None
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """One row of the trace; `Selection.table` says what the fields mean."""
-
-    strength: float
-    excess: float
-    excess_gain: float
-    gain_se: float
-    energy: float
-    energy_ratio: float
-    ratio_se: float
-    within_budget: bool
-    improves: bool
-    chosen: bool
-    nll_change: float | None = None
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -76,10 +48,11 @@ class Selection:
     Attributes:
         strength: the chosen strength, or None where none qualifies.
         reason: one sentence.
-        trace: one judgement for each strength tried, in ascending order.
+        trace: one judgement for each strength tried on all runs, in ascending order.
         budget: the budget that applied.
         limit: mean excess without a penalty up to which nothing is corrected.
         nll_budget: the budget of likelihood that applied; None for none.
+        skipped: strengths that a search in stages left out, in ascending order.
     """
 
     strength: float | None
@@ -88,6 +61,7 @@ class Selection:
     budget: float
     limit: float = 0.0
     nll_budget: float | None = None
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     @needed_by("Selection.table")
@@ -95,9 +69,10 @@ class Selection:
         """One row per strength.
 
         Columns: `strength`, `excess` (mean), `excess_gain` (mean paired decrease against strength
-        0) and `gain_se`, `energy` (mean), `energy_ratio` (of the means, against strength 0) and
-        `ratio_se`, `within_budget`, `improves`, `chosen` (strength 0 where none qualifies),
-        `nll_change` (mean increase of the negative log-likelihood against strength 0).
+        0) and `gain_se`, `energy` (mean), `energy_ratio` (of the means against strength 0, to which
+        a wild row contributes no more than ten typical ones) and `ratio_se`, `within_budget`,
+        `improves`, `chosen` (strength 0 where none qualifies), `nll_change` (mean increase of the
+        negative log-likelihood against strength 0).
         """
         import pandas as pd
 
@@ -117,14 +92,16 @@ def choose_strength(
     With :math:`\bar e_\lambda` the mean energy score and :math:`c_\lambda` the excess of the paired
     runs, a strength qualifies if
 
-    .. math:: \frac{\bar e_\lambda}{\bar e_0} + m\, \mathrm{se} \le 1 + \mathrm{budget}
+    .. math:: \frac{\bar e_\lambda}{\bar e_0} + \delta \le 1 + \mathrm{budget}
               \quad\text{and}\quad \bar c_0 - \max(\bar c_\lambda, 0) > m\, \mathrm{se}:
 
     an excess below 0, less than a perfect predictor has on average, is luck or was fitted to the
-    rows, and does not count as a gain. With a budget of likelihood, its mean may worsen by that
-    much at most, in the same sense. The standard errors are those of the paired differences (0
-    for a single pair, where they cannot be known). A strength with a result that is not finite does
-    not qualify.
+    rows, and does not count as a gain. :math:`\delta` is m standard errors between runs, or two
+    standard errors of the paired rows of all runs where trials have rows, whichever is larger (see
+    `prerank.training.trials.Budgets`). With a budget of likelihood, its mean may worsen by that
+    much at most, in the same sense. Between runs, the standard errors are those of the paired
+    differences (0 for a single pair, where they cannot be known). A strength with a result that is
+    not finite does not qualify.
 
     With :math:`c^+_\lambda = \max(\bar c_\lambda, 0)` and :math:`\lambda^*` the strength of the
     lowest, the weakest one with :math:`c^+_\lambda \le c^+_{\lambda^*} + \mathrm{se}` is chosen,
@@ -143,10 +120,10 @@ def choose_strength(
         trials: with strength 0 among them, all with equally many paired runs.
         budget: by how much the energy score may worsen, as a fraction.
         nll_budget: by how many nats the negative log-likelihood may worsen; None for any.
-        margin: m, in standard errors.
+        margin: m, in standard errors between runs.
         returned: the runs whose parameters are used afterwards; None for all. Where these are only
             some of the runs, a strength also has to change them, lower their own excess and keep
-            them within the budgets.
+            them within the budgets, beyond the noise of their own rows.
 
     Example:
         >>> base = Trial(0.0, np.array([0.05, 0.06]), np.array([1.0, 1.1]))
@@ -156,14 +133,15 @@ def choose_strength(
         1.0
     """
     ordered = sorted(trials, key=lambda trial: trial.strength)
-    _check(ordered, budget, nll_budget, margin)
+    budgets = Budgets(budget, nll_budget, margin)
+    _check(ordered, likelihood=nll_budget is not None)
     base = ordered[0]
-    judged = [_judge(trial, base, budget, nll_budget, margin) for trial in ordered]
+    judged = [budgets.judge(trial, base) for trial in ordered]
     limit = _limit(base)
     wrong = bool(base.excess.mean() > limit)
     pairs = list(zip(ordered, judged, strict=True))
-    on_average = [(t, j) for t, j in pairs if j.strength > 0 and _qualifies(j) and wrong]
-    qualified = [(t, j) for t, j in on_average if _holds(t, base, returned, budget, nll_budget)]
+    on_average = [(t, j) for t, j in pairs if j.strength > 0 and j.qualifies and wrong]
+    qualified = [(t, j) for t, j in on_average if _holds(t, base, returned, budgets)]
     best = _weakest(qualified) if qualified else judged[0]
     trace = tuple(replace(judgement, chosen=judgement is best) for judgement in judged)
     if not qualified:
@@ -235,35 +213,20 @@ def _beyond(selection: Selection) -> float | None:
     positive = [judgement for judgement in selection.trace if judgement.strength > 0]
     largest, smallest = positive[-1], positive[0]
     if largest.chosen:
-        return next((step for step in _LADDER if step > largest.strength), None)
+        return next((step for step in LADDER if step > largest.strength), None)
     if not any(judgement.within_budget for judgement in positive):
-        return next((step for step in reversed(_LADDER) if step < smallest.strength), None)
+        return next((step for step in reversed(LADDER) if step < smallest.strength), None)
     return None
 
 
-def _qualifies(judgement: Judgement) -> bool:
-    return judgement.within_budget and judgement.improves
-
-
-def _holds(
-    trial: Trial,
-    base: Trial,
-    returned: Sequence[int] | None,
-    budget: float,
-    nll_budget: float | None,
-) -> bool:
+def _holds(trial: Trial, base: Trial, returned: Sequence[int] | None, budgets: Budgets) -> bool:
     """Whether the runs that are returned qualify by themselves."""
     if returned is None:
         return True
-    at = list(returned)
-    if trial.unchanged is not None and bool(trial.unchanged[at].all()):
+    own = trial.part(returned)
+    if own.unchanged is not None and bool(own.unchanged.all()):
         return False
-
-    def part(one: Trial) -> Trial:
-        nll = None if one.nll is None else one.nll[at]
-        return Trial(one.strength, one.excess[at], one.energy[at], nll=nll)
-
-    return _qualifies(_judge(part(trial), part(base), budget, nll_budget, margin=0.0))
+    return replace(budgets, margin=0.0).judge(own, base.part(returned)).qualifies
 
 
 def _weakest(qualified: Sequence[tuple[Trial, Judgement]]) -> Judgement:
@@ -276,7 +239,7 @@ def _weakest(qualified: Sequence[tuple[Trial, Judgement]]) -> Judgement:
     return next(
         judgement
         for trial, judgement in qualified
-        if clamped(trial) <= clamped(lowest) + _standard_error(trial.excess - lowest.excess)
+        if clamped(trial) <= clamped(lowest) + standard_error(trial.excess - lowest.excess)
     )
 
 
@@ -287,41 +250,8 @@ def _refusal(trials: Sequence[Trial], judged: Sequence[Judgement], nll_budget: f
     if trials and not any(_finite(trial.energy) for trial in trials):
         return "no strength gives a finite energy score"
     if nll_budget is not None:
-        return "every strength costs more energy score or likelihood than the budgets allow"
-    return "every strength costs more energy score than the budget allows"
-
-
-@np.errstate(all="ignore")  # what is not finite shows in the trace, and does not qualify
-def _judge(
-    trial: Trial, base: Trial, budget: float, nll_budget: float | None, margin: float
-) -> Judgement:
-    energy, start = trial.energy.mean(), base.energy.mean()
-    # The fair score of a predictor that is nearly sure and right can be below 0.
-    ratio = 1 + (energy - start) / abs(start)
-    energy_se = _standard_error(trial.energy - energy / start * base.energy)
-    most = start + budget * abs(start)
-    gain = base.excess - trial.excess
-    gain_se = _standard_error(gain)
-    loss = None if trial.nll is None or base.nll is None else trial.nll - base.nll
-    likely = nll_budget is None or (
-        loss is not None and bool(loss.mean() + margin * _standard_error(loss) <= nll_budget)
-    )
-    return Judgement(
-        strength=trial.strength,
-        excess=float(trial.excess.mean()),
-        excess_gain=float(gain.mean()),
-        gain_se=gain_se,
-        energy=float(energy),
-        energy_ratio=float(ratio),
-        ratio_se=float(energy_se / abs(start)),
-        within_budget=likely
-        and _finite(trial.energy)
-        and bool(energy + margin * energy_se <= most),
-        improves=_finite(trial.excess)
-        and bool(base.excess.mean() - max(trial.excess.mean(), 0.0) > margin * gain_se),
-        chosen=False,
-        nll_change=None if loss is None else float(loss.mean()),
-    )
+        return "no strength is within the budgets of energy score and likelihood beyond noise"
+    return "no strength is within the budget of energy score beyond noise"
 
 
 def _limit(base: Trial) -> float:
@@ -335,30 +265,26 @@ def _finite(values: npt.NDArray[np.float64]) -> bool:
     return bool(np.isfinite(values).all())
 
 
-def _standard_error(values: npt.NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
-
-
-def _check(trials: Sequence[Trial], budget: float, nll_budget: float | None, margin: float) -> None:
+def _check(trials: Sequence[Trial], *, likelihood: bool) -> None:
     if not trials or trials[0].strength != 0:
         raise InputError("trials must contain strength 0: the others are compared with it")
     if len({trial.strength for trial in trials}) < len(trials):
         raise InputError("trials hold the same strength twice")
-    sizes = {array.shape for trial in trials for array in (trial.excess, trial.energy)}
-    if len(sizes) != 1 or len(next(iter(sizes))) != 1 or (0,) in sizes:
-        raise InputError(f"trials must be paired: all results of one length, got {sizes}")
+    sizes = {trial.excess.shape for trial in trials}
+    scored = {trial.energy.shape for trial in trials}
+    size = next(iter(sizes))
+    paired = len(sizes) == len(scored) == 1 and len(size) == 1 and 0 not in size
+    if not paired or next(iter(scored))[:1] != size:
+        raise InputError(
+            f"trials must be paired: all results of one length, got {sizes} and {scored}"
+        )
     noise = trials[0].noise
-    if noise is not None and not (noise.shape in sizes and _finite(noise) and (noise >= 0).all()):
+    if noise is not None and not (noise.shape == size and _finite(noise) and (noise >= 0).all()):
         raise InputError("noise of strength 0 must be a standard deviation for each run")
     if not (_finite(trials[0].excess) and _finite(trials[0].energy)):
         raise InputError(
             "strength 0 has an excess or an energy score that is not finite, so that no strength "
             "can be compared with it: look for extreme targets, or lower the learning rate"
         )
-    if nll_budget is not None:
-        if not nll_budget >= 0:
-            raise InputError(f"nll_budget must not be negative, got {nll_budget}")
-        if any(trial.nll is None or trial.nll.shape not in sizes for trial in trials):
-            raise InputError("nll_budget: every trial needs the likelihood of each run")
-    if not budget >= 0 or not margin >= 0:
-        raise InputError(f"budget and margin must not be negative, got {budget} and {margin}")
+    if likelihood and any(trial.nll is None or trial.nll.shape[:1] != size for trial in trials):
+        raise InputError("nll_budget: every trial needs the likelihood of each run")

@@ -136,8 +136,12 @@ class State:
         self.reference.copy_(finite)
         self.going &= going
 
-    def record(self, value: Tensor, *, patience: int, min_delta: float) -> None:
+    def record(
+        self, value: Tensor, *, patience: int, min_delta: float, first: int | None = None
+    ) -> None:
         """Enter objectives `(m,)` after an epoch: keep what is best, stop what has stalled.
+
+        Runs without any improvement have `first` epochs, where these are more than the patience.
 
         Nothing here depends on the values on the host, so it can be part of a CUDA graph.
         """
@@ -153,7 +157,8 @@ class State:
         ):
             kept.copy_(torch.where(where, new, kept))
         self.waited.copy_(torch.where(improved, 0, self.waited + self.going))
-        self.going &= self.waited < patience
+        early = (self.best_epoch == 0) & (self.epochs < (first or 0))
+        self.going &= (self.waited < patience) | early
 
     def move_shift(self, target: Tensor) -> None:
         """Go half of the way to a new shift; where that is not finite, stay."""

@@ -222,7 +222,12 @@ class Trainer:
         """Enter what the validation rows say, and let the penalty aim at them."""
         state, settings = self._state, self.settings
         value, counted = self._judge()
-        state.record(value, patience=settings.patience, min_delta=settings.min_delta)
+        state.record(
+            value,
+            patience=settings.patience,
+            min_delta=settings.min_delta,
+            first=settings.first_patience,
+        )
         if self._shifts and isinstance(counted, LevelCounts):
             penalty = self.objective.penalty
             assert isinstance(penalty, CalibrationPenalty)
@@ -279,8 +284,10 @@ class Trainer:
         """Text that identifies what is trained."""
         what = (self.runs, self.settings, self.objective, self.network, self.data.signature)
         start = "" if self._start is None else fingerprint(self._start)
+        first = self.settings.first_patience
+        more = "" if first is None else f" first_patience={first}"
         # Checkpoints of versions that called it `shift` are of the same training.
-        return f"{what!r} {start}".replace("holdout_offset=", "shift=")
+        return f"{what!r} {start}{more}".replace("holdout_offset=", "shift=")
 
     @property
     def _shifts(self) -> bool:

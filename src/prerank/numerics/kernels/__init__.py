@@ -1,18 +1,26 @@
-"""Kernels for GPUs, written in Triton, which comes with torch where there is a GPU.
+"""Kernels: for GPUs in Triton, which comes with torch where there is one, for CPUs in numba.
 
-Its modules are imported only by functions that have a plain form of the same computation, for
-tensors on a GPU, and where `available` says so.
+Their modules are imported only where there is a plain form of the same computation: those in Triton
+for tensors on a GPU, where `available` says so, those in numba where `numba_kernels` gives them.
+`PRERANK_COMPILED=0` in the environment switches those in numba off.
 """
 
+import functools
+import importlib
+import importlib.metadata
 import importlib.util
+import os
+import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["available", "compilable", "fits", "launch"]
+__all__ = ["available", "compilable", "fits", "launch", "numba_kernels", "numba_version"]
 
+_NAME = f"{__name__}.cpu_kernels"
 _TARGETS = 8  # beyond, the products of small matrices that torch has are faster
 _DRAWS = 1024  # a program keeps all draws of its row
 
@@ -39,6 +47,42 @@ def compilable(tensor: Tensor) -> bool:
         and importlib.util.find_spec("triton") is not None
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
+
+
+def numba_kernels(*tensors: Tensor) -> ModuleType | None:
+    """The kernels for CPUs if they can be used for these tensors, else None.
+
+    They read float32 in memory of a CPU, and leave no graph of a gradient behind.
+    """
+    if os.environ.get("PRERANK_COMPILED") == "0" or torch.compiler.is_compiling():
+        return None
+    return _numba_kernels() if all(map(_readable, tensors)) else None
+
+
+def numba_version() -> str | None:
+    """Version of numba if this process has used its kernels, to be stated beside results."""
+    return importlib.metadata.version("numba") if _NAME in sys.modules else None
+
+
+def _readable(tensor: Tensor) -> bool:
+    return (
+        tensor.dtype == torch.float32
+        and tensor.device.type == "cpu"
+        and type(tensor) in (Tensor, torch.nn.Parameter)  # others may mean something else
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
+@functools.cache
+def _numba_kernels() -> ModuleType | None:
+    # numba refuses a numpy that is too new for it, and code without a place for its cache; with
+    # its own switch on, it would interpret what it should compile.
+    try:
+        from numba import config
+
+        return None if config.DISABLE_JIT else importlib.import_module(_NAME)
+    except (ImportError, RuntimeError):
+        return None
 
 
 def launch(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from prerank.errors import InputError
+from prerank.study.engines import processes
 from prerank.study.engines.agenda import Agenda, Engine, InProcess
 from prerank.study.engines.cluster import RayCluster
 from prerank.study.engines.processes import Processes, cores
@@ -50,8 +51,8 @@ def open_engine(
         ('Processes', 'InProcess')
     """
     if name is None:
-        most = max(1, min(cores(), tasks)) if workers is None else workers
-        name = "local" if most == 1 else "processes"
+        usual = max(1, min(cores(), tasks)) if processes.AVAILABLE else 1
+        name = "local" if (usual if workers is None else workers) == 1 else "processes"
     if address is not None and name != "ray":
         raise InputError(f"address: the engine {name!r} has none; it is for 'ray'")
     if name == "ray":

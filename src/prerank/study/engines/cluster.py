@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ from prerank.study.engines.agenda import Engine, Pool
 from prerank.study.engines.processes import cores
 from prerank.study.engines.search_path import search_path
 from prerank.study.engines.tasks import Event, Function, Listener, Task, TaskError, remote_attempt
+from prerank.waiting import sleeping_threads
 
 __all__ = ["RayCluster"]
 
@@ -84,11 +86,13 @@ class RayCluster(Engine):
             place["num_cpus"] = self.workers or cores()
         else:
             _check_reachable(self.address)
-        with _undisturbed():
+        with _undisturbed(_named_folders()):
             try:
                 ray.init(**place, **_QUIET)
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                raise InputError(f"address: no Ray cluster at {self.address}: {error}") from error
+            except Exception as error:  # of any class: Ray raises plain ones too
+                where = "on this machine" if self.address is None else f"at {self.address}"
+                reason = str(error).strip().partition("\n")[0]
+                raise InputError(f"address: no Ray cluster {where}: {reason}") from error
 
 
 class _RayTasks:
@@ -98,7 +102,8 @@ class _RayTasks:
         self._ray = ray
         self._workers = engine.workers
         self._listener = listener
-        environment = {"env_vars": engine.environment}
+        given = engine.environment
+        environment = {"env_vars": sleeping_threads(os.environ | given) | given}
         options = {"num_cpus": 1, "max_retries": 0, "runtime_env": environment}
         self._remote = ray.remote(**options)(remote_attempt)
         self._function = ray.put(function)  # once, however many tasks there are
@@ -154,18 +159,30 @@ def _check_reachable(address: str) -> None:
         raise InputError(f"address: no Ray cluster at {address}: {error}") from error
 
 
+def _named_folders() -> str:
+    """PYTHONPATH without the current folder: Ray's own processes would run what lies there."""
+    folders = [Path(part).absolute() for part in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    here = Path.cwd().resolve()
+    return os.pathsep.join(str(folder) for folder in folders if folder.resolve() != here)
+
+
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Keep the handler of SIGTERM, which `ray.init` would change, and send no usage statistics."""
-    name = "RAY_USAGE_STATS_ENABLED"
-    before = os.environ.get(name)
-    os.environ.setdefault(name, "0")
+def _undisturbed(path: str) -> Iterator[None]:
+    """Keep the handler of SIGTERM, which `ray.init` would change, and the environment.
+
+    Args:
+        path: PYTHONPATH for the processes that start meanwhile; they send no usage statistics.
+    """
+    names = ("RAY_USAGE_STATS_ENABLED", "PYTHONPATH")
+    before = {name: os.environ[name] for name in names if name in os.environ}
     handler = signal.getsignal(signal.SIGTERM)
+    os.environ.update({names[0]: "0", **before, names[1]: path})
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
         with suppress(ValueError):  # not in the main thread, where there is nothing to keep
             signal.signal(signal.SIGTERM, handler)
 

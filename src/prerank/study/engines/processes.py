@@ -25,12 +25,16 @@ from prerank.study.engines.tasks import (
     TaskError,
     remote_attempt,
 )
+from prerank.waiting import sleeping_threads
 
-__all__ = ["Processes", "cores", "serve", "surroundings"]
+__all__ = ["AVAILABLE", "Processes", "cores", "serve", "surroundings"]
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _GPUS = "CUDA_VISIBLE_DEVICES"
 _SERVE = "import sys; from prerank.study.engines.processes import serve; serve(int(sys.argv[1]))"
+AVAILABLE = os.name == "posix"
+"""Whether this system has what workers need: inherited descriptors and sessions."""
+
 _PATIENCE = 5.0  # seconds that a worker has to end by itself
 
 
@@ -52,6 +56,8 @@ class Processes(Engine):
 
     def __init__(self, workers: int | None = None, *, retries: int = 2) -> None:
         super().__init__(retries=retries)
+        if not AVAILABLE:
+            raise InputError("worker processes need Linux or macOS: take the engine 'local'")
         self.workers = cores() if workers is None else as_count(workers, "workers", minimum=1)
 
     @contextmanager
@@ -214,7 +220,7 @@ def cores() -> int:
 def surroundings(
     number: int, workers: int, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Environment of a worker: its share of the cores, and its GPU.
+    """Environment of a worker: its share of the cores, threads that sleep, and its GPU.
 
     Args:
         number: of the worker, from 0.
@@ -230,7 +236,7 @@ def surroundings(
     asked = [int(variables[name]) for name in _THREADS if variables.get(name, "").isdecimal()]
     # Who has asked for fewer gets fewer, whichever library was named.
     threads = min([cores() // workers, *asked])
-    variables |= dict.fromkeys(_THREADS, str(max(1, threads)))
+    variables |= dict.fromkeys(_THREADS, str(max(1, threads))) | sleeping_threads(variables)
     gpus = [name for name in variables.get(_GPUS, _all_gpus()).split(",") if name]
     if gpus:
         variables[_GPUS] = gpus[number % len(gpus)]

@@ -93,7 +93,8 @@ def test_the_names_of_the_root_and_the_packages_are_listed():
     listed = dir(prerank)
     assert listed == sorted(set(listed))
     assert {*prerank.__all__, "training", "datasets", "files", "study", "recalibration"} < {*listed}
-    assert not {"engines", "forecasts", "moved", "__main__"} & {*listed}  # old or no place to look
+    hidden = {"engines", "forecasts", "interrupts", "lazy_names", "moved", "waiting", "__main__"}
+    assert not hidden & {*listed}  # old or no place to look
     assert prerank.recalibration.__name__ == "prerank.recalibration"
     assert not hasattr(prerank, "nowhere")
     assert not hasattr(prerank, "__wrapped__")
@@ -209,6 +210,10 @@ USERS = {
         *("pyarrow", "app"),
         lambda f: files.read_forecasts(f / "table.csv", None),
     ),
+    "read_forecasts of a store": (
+        *("zarr", "netcdf"),
+        lambda f: files.read_forecasts(f / "s.zarr", None),
+    ),
     "read_samples": (
         *("pyarrow", "app"),
         lambda f: files.read_samples(f / "table.csv", "a"),
@@ -248,6 +253,7 @@ USERS = {
 def test_whoever_needs_a_missing_library_names_it(case, monkeypatch, tmp_path):
     library, extra, use = USERS[case]
     (tmp_path / "table.csv").write_text("x,a\n1,2\n")
+    (tmp_path / "s.zarr").mkdir()
     (tmp_path / "air.parquet").write_bytes(b"PAR1")
     published_runs._read.cache_clear()
     for module in [m for m in sys.modules if m.partition(".")[0] == library] + [library]:

@@ -116,7 +116,7 @@ def test_a_dimension_may_have_any_name():
 
 def test_a_dataset_is_refused_with_a_way_out():
     data = observed(target=NAMES).to_dataset("target")
-    with pytest.raises(InputTypeError, match=r"y is an xarray.Dataset: .*adapters.from_xarray"):
+    with pytest.raises(InputTypeError, match=r"y is an xarray.Dataset: .*adapters.named_forecast"):
         diagnose(standard(30, 2), data)
     array = data.to_dataarray().transpose(..., "variable")  # as the message says
     assert column_names(array, 2) == NAMES

@@ -20,6 +20,7 @@ from torch.distributions import (
 from prerank import Ensemble, GaussianMixture
 from prerank.calibration.curves import level_counts
 from prerank.distributions import RelaxedMixture, affine, draw_differentiable
+from prerank.distributions.draws import draw_sweep
 from prerank.distributions.noise import RunNoise, as_noise, row_normal, row_uniform
 from prerank.errors import (
     GradientError,
@@ -169,9 +170,9 @@ def test_terms_share_one_set_of_draws(monkeypatch, spec, calls):
 
     def counted(*args, **kwargs):
         made.append(args)
-        return draw_differentiable(*args, **kwargs)
+        return draw_sweep(*args, **kwargs)
 
-    monkeypatch.setattr(smooth, "draw_differentiable", counted)
+    monkeypatch.setattr(smooth, "draw_sweep", counted)
     CalibrationPenalty(spec, n_samples=11)(dist, dist.mean, generator=0)
     assert [args[1] for args in made] == [11] * calls
 

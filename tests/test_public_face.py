@@ -78,7 +78,7 @@ def test_arguments_are_dist_and_y_and_then_keywords(name):
 
 
 IMPORT = """
-import json, random, sys
+import json, os, random, sys
 import numpy as np, torch
 from torch.distributions import Distribution
 def state():
@@ -86,6 +86,7 @@ def state():
         str(torch.get_default_dtype()), torch.get_rng_state().tolist(), Distribution._validate_args,
         str(np.random.get_state()), str(random.getstate()), torch.is_grad_enabled(),
         torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), np.geterr(),
+        dict(os.environ),
     ]
 before = state()
 import prerank

@@ -17,7 +17,18 @@ from torch.distributions import (
 
 from prerank import GaussianMixture
 from prerank.distributions import Atoms, Levels, Rounded
-from prerank.preranks import CLASSIC, PAPER, PreRank, ThresholdExceedance, parse
+from prerank.preranks import (
+    CLASSIC,
+    PAPER,
+    Isotropy,
+    MinimumSpanningTree,
+    PreRank,
+    ReferenceDistance,
+    SampleDensity,
+    ThresholdExceedance,
+    Variogram,
+    parse,
+)
 
 
 def skewness(y: Tensor) -> Tensor:
@@ -31,6 +42,11 @@ PRERANKS: list[PreRank] = [
     *parse("pca(0.8)+pca(1)+dependency(2)"),
     *CLASSIC,
     ThresholdExceedance(0.3),
+    Variogram.at_lags([(0, 1), (1, -1)], shape=(2, 2), power=1.0),
+    Isotropy((2, 2)),
+    MinimumSpanningTree(),
+    ReferenceDistance(seed=1),
+    SampleDensity(),
     *parse(skewness),
 ]
 

@@ -201,7 +201,7 @@ BAD = {
     ),
     "other labels": (
         lambda: from_xarray(SAMPLED, OBSERVED.isel(time=slice(2, None)), sample="member"),
-        "2 labels are only in samples",
+        "2 of 30 labels are only in samples .2026-01-01, 2026-01-02., 0 of 28 only in y .none",
     ),
     "repeated labels": (
         lambda: from_xarray(

@@ -275,7 +275,7 @@ BAD = {
     "other rows": (lambda: from_skpro(law("Normal"), OBSERVED[2:]), "rows of dist and y differ"),
     "other columns": (
         lambda: from_skpro(law("Normal"), OBSERVED.rename(columns={"height": "length"})),
-        "columns of dist and y differ: 1 labels are only in dist .*'height'",
+        "columns of dist and y differ: 1 of 2 labels are only in dist .*'height'",
     ),
     "a torch law": (lambda: from_skpro(torch.distributions.Normal(0.0, 1.0)), "dist must be"),
     "scalar": (lambda: from_skpro(laws.Normal(mu=0.0, sigma=1.0)), "needs an index and columns"),

@@ -35,7 +35,7 @@ def normal(covariance, mean=0.0):
 WRONG = {
     "too narrow": (normal(0.35 * CORRELATED), "predictions too narrow in every target"),
     "biased": (normal(CORRELATED, 0.6), "observed values lower than predicted in every target"),
-    "wrong dependence": (normal(torch.eye(3)), "but they move together more than predicted"),
+    "wrong dependence": (normal(torch.eye(3)), "they move together more than predicted"),
 }
 
 

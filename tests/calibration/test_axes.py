@@ -86,3 +86,12 @@ def test_the_rows_of_a_condition():
 def test_refusals(X, names, error, words):
     with pytest.raises(error, match=words):
         input_columns(X, names, 4)
+
+
+def test_a_value_that_is_there_is_a_condition():
+    [column] = input_columns(np.array([1.0, np.nan, 2.0]), ["rain"], 3)
+    condition = Condition("rain")
+    assert str(condition) == "rain is not missing"
+    assert column.meets(condition).tolist() == [True, False, True]
+    assert column.suits(condition)
+    assert not column.suits(Condition("rain", level="Bonn"))

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from prerank.calibration import pce_floor, reliability_curve
+from prerank.calibration.dependent_limits import dependent_limits
 from prerank.calibration.dependent_rows import DependentRows, row_units
-from prerank.calibration.rotations import dependent_band, dependent_evidence, dependent_margin
+from prerank.calibration.rotations import dependent_band, dependent_evidence
 from prerank.errors import InputError, ShapeError
 
 N, DATA_SETS = 500, 200
@@ -38,16 +39,13 @@ def clustered(seed):
     return math.sqrt(0.5) * (level[GROUPS] + own)
 
 
+DEPENDENT = [(lambda seed: series(0.6, seed), IN_ORDER), (clustered, CLUSTERED)]
 # The bound is 7 % and three standard errors of 200 data sets: .07 + 3 sqrt(.07 * .93 / 200).
 LARGEST = 0.07 + 3 * math.sqrt(0.07 * 0.93 / DATA_SETS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("draw", "rows"),
-    [(lambda seed: series(0.6, seed), IN_ORDER), (clustered, CLUSTERED)],
-    ids=["time", "cluster"],
-)
+@pytest.mark.parametrize(("draw", "rows"), DEPENDENT, ids=["time", "cluster"])
 def test_sizes_and_bands_of_dependent_rows(draw, rows):
     small = outside = 0
     for seed in range(DATA_SETS):
@@ -90,15 +88,20 @@ def test_power_and_floor_at_independence():
     assert np.mean(floors) == pytest.approx(pce_floor(N), rel=0.075)
 
 
-def test_the_margin_covers_the_true_error():
-    z = [pits(series(0.6, seed) + 0.3) for seed in range(50)]
+@pytest.mark.parametrize("bias", [0.0, 0.3])
+@pytest.mark.parametrize(("draw", "rows"), DEPENDENT, ids=["time", "cluster"])
+def test_each_limit_holds(draw, rows, bias):
+    """Of one component and of the mean over two that are equal up to a sign."""
     levels = torch.linspace(0, 1, 100, dtype=torch.float64)
-    truth = float((torch.special.ndtr(torch.special.ndtri(levels) - 0.3) - levels).abs().mean())
-    errors = [float((reliability_curve(one).observed[:, 0] - levels).abs().mean()) for one in z]
-    inside = [
-        abs(e - truth) <= dependent_margin(one, IN_ORDER) for e, one in zip(errors, z, strict=True)
-    ]
-    assert np.mean(inside) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 50)
+    truth = float((torch.special.ndtr(torch.special.ndtri(levels) - bias) - levels).abs().mean())
+    wrong = np.zeros(4)
+    for seed in range(60):
+        x = draw(seed)
+        own, mean = dependent_limits(pits(torch.cat([x + bias, bias - x], -1)), rows)
+        lower, upper = ([float(one[0]), float(all_)] for one, all_ in zip(own, mean, strict=True))
+        wrong += [*(value > truth for value in lower), *(value < truth for value in upper)]
+    # 5 % of 60 and 2.6 standard errors of that.
+    assert wrong.max() <= 3 + 2.6 * math.sqrt(60 * 0.05 * 0.95)
 
 
 def test_order_counts_and_labels_do_not():
@@ -114,6 +117,18 @@ def test_order_counts_and_labels_do_not():
         two = dependent_evidence(z[other], row_units(**moved, n=N))
         assert one.overall == pytest.approx(two.overall, abs=1e-9)
         assert one.floors == pytest.approx(two.floors)
+
+
+def test_text_is_a_label_and_what_is_missing_is_not():
+    names = ["None", "nan", *"abcdefghij"] * 5
+    assert row_units(None, names, 60).count == row_units(None, np.array(names), 60).count == 12
+    for missing in (None, float("nan"), np.datetime64("NaT")):
+        given = [missing, *names[1:]]
+        for one in (given, np.array(given, dtype=object)):
+            with pytest.raises(InputError, match="missing values"):
+                row_units(None, one, 60)
+    with pytest.raises(InputError, match="missing values"):
+        row_units(["nan", *map(str, range(59))], None, 60)
 
 
 def test_rows_of_one_time_are_one_unit():
@@ -139,8 +154,8 @@ def test_many_units_are_added_up():
     [
         (range(20), range(20), InputError, "exclude each other"),
         (range(19), None, ShapeError, "time has shape"),
-        ([1, 2] * 10, None, InputError, "time has 2 different values, where 10"),
-        (None, ["a", "b"] * 10, InputError, "cluster has 2 different values, where 10"),
+        ([1, 2] * 10, None, InputError, r"time has 2 different .* at least 10"),
+        (None, ["a", "b"] * 10, InputError, r"cluster has 2 different .* at least 10"),
         (["soon"] * 20, None, InputError, "numbers or dates"),
         ([*range(19), float("nan")], None, InputError, "time has missing values"),
     ],
@@ -148,3 +163,9 @@ def test_many_units_are_added_up():
 def test_refusals(time, cluster, error, words):
     with pytest.raises(error, match=words):
         row_units(time, cluster, 20)
+
+
+def test_clusters_of_very_different_sizes_are_refused():
+    sizes = [400, *[5] * 20]  # as much as 1.6 equal ones
+    with pytest.raises(InputError, match=r"effective number of clusters is 1\.6"):
+        row_units(None, np.repeat(np.arange(21), sizes), 500)

@@ -36,6 +36,23 @@ def test_each_limit_holds(fault, n):
         assert upper <= 18
 
 
+@pytest.mark.parametrize("rare", [0.0, 0.05, 0.15])
+@pytest.mark.parametrize("n", [10, 30, 200])
+def test_the_lower_limit_holds_for_few_rows(n, rare):
+    """Uniform PITs (rare = 0), and PITs near 1 of which a few are near 0."""
+    noise = torch.Generator().manual_seed(n)
+    z = torch.rand(n, 500, generator=noise, dtype=torch.float64)
+    true = 0.0
+    if rare:
+        place = torch.rand(n, 500, generator=noise) < rare
+        z = torch.where(place, 0.02 * z, 0.98 + 0.02 * z)
+        level = torch.linspace(0, 1, 100, dtype=torch.float64)
+        low, high = (level / 0.02).clamp(max=1), ((level - 0.98) / 0.02).clamp(min=0)
+        true = float((rare * low + (1 - rare) * high - level).abs().mean())
+    wrong = int((pce_limits(z).lower > true + 1e-9).sum())
+    assert wrong <= 25 + 2.6 * (500 * 0.05 * 0.95) ** 0.5
+
+
 def test_limits_near_calibration_are_as_narrow_as_stated():
     z = torch.linspace(0, 1, 1601, dtype=torch.float64)[1:, None] - 1 / 3200
     lower, upper = pce_limits(z)

@@ -24,9 +24,17 @@ def true_error(shift, spread):
     return float((observed - levels).abs().mean())
 
 
+PAIRS = [
+    ((0, 1), (0, 1)),
+    ((0.3, 1), (0, 1)),
+    ((0.1, 1), (-0.1, 1)),
+    ((0, 1.4), (0.2, 1)),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DRAWS)
-@pytest.mark.parametrize("pair", [((0, 1), (0, 1)), ((0.3, 1), (0, 1)), ((0, 1.4), (0.2, 1))])
+@pytest.mark.parametrize("pair", PAIRS)
 def test_coverage(kind, pair):
     draw, rows = DRAWS[kind]
     truth = true_error(*pair[0]) - true_error(*pair[1])

@@ -2,9 +2,12 @@
 
 import json
 import os
+import pty
 import resource
+import select
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
@@ -74,6 +77,36 @@ def run_several(*commands, cwd):
             commands, output[1::2], output[::2], errors[::2], strict=True
         )
     ]
+
+
+def interrupted(*arguments, cwd, number, ready, limit=60):
+    """Start a command on a terminal, send a signal when it is ready, and say how it ended."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | SETTINGS | {"TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown, sent, end = b"", False, time.monotonic() + limit
+    try:
+        while time.monotonic() < end:
+            if select.select([ours], [], [], 0.01)[0]:
+                try:
+                    shown += os.read(ours, 65_536)
+                except OSError:  # the other end is closed
+                    break
+            if not sent and ready(shown):
+                process.send_signal(number)
+                sent = True
+        output, _ = process.communicate(timeout=limit)
+    finally:
+        process.kill()
+        os.close(ours)
+    assert sent
+    return process.returncode, output, shown.decode()
 
 
 def call(*arguments, columns=200):

@@ -104,7 +104,7 @@ def test_the_report(repaired):
         "Next: prerank diagnose --samples out.csv --observations OBSERVED.csv",
     ):
         assert line in lines
-    assert "Before: Moderately miscalibrated: predictions too narrow" in words
+    assert "Before: Slightly miscalibrated: predictions too narrow" in words
     assert "After: Too few rows to tell: no evidence of miscalibration on 200 of them." in words
     assert "Changed: widths of rain and wind by 1." in words
     assert "Skipped hdr: hdr needs a density, which samples alone do not have" in words

@@ -1,7 +1,6 @@
 """`prerank datasets`, as a user runs it."""
 
 import hashlib
-import importlib
 import json
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
+import prerank
 from prerank.cli import app
 from prerank.datasets import (
     DATASETS,
@@ -24,7 +24,7 @@ from prerank.datasets import (
 from servers import serve
 
 TABLES = Path(__file__).resolve().parents[3] / "shared" / "data"
-COMMANDS = importlib.import_module("prerank.cli.datasets")
+REGISTRY = prerank.datasets  # commands import from it when they run
 
 ORIGINAL = "".join(["depth,flow\n", *(f"{i / 4},{i * i}\n" for i in range(40))]).encode()
 RIVERS = Dataset(
@@ -57,7 +57,7 @@ def data(tmp_path, monkeypatch):
 @pytest.fixture
 def rivers(monkeypatch):
     """A registry that also knows a small dataset, and a server that has it."""
-    monkeypatch.setattr(COMMANDS, "find_dataset", lambda name: RIVERS)
+    monkeypatch.setattr(REGISTRY, "find_dataset", lambda name: RIVERS)
     with serve({"/rivers.csv": ORIGINAL}) as server:
         yield server.url
 
@@ -251,7 +251,7 @@ def test_fetch_from_an_address_that_is_none():
 
 def test_fetch_all(data, rivers, monkeypatch):
     brought = [record for record in DATASETS if not record.fetchable]
-    monkeypatch.setattr(COMMANDS, "DATASETS", (*brought[:2], RIVERS))
+    monkeypatch.setattr(REGISTRY, "DATASETS", (*brought[:2], RIVERS))
     done = run("fetch", "--all", "--origin", rivers)
     assert done.exit_code == 0, done.stderr
     assert [path.name for path in data.iterdir()] == ["rivers.parquet"]

@@ -47,3 +47,8 @@ def test_the_region_as_json(folder):
     assert region["region"].startswith("humidity above 7")
     assert region["kind"] == "shift"
     assert region["component"] == "wind"
+
+
+def test_times_are_passed_on(folder):
+    done = diagnose(folder, "--time", "day")
+    assert "Calibration differs over the inputs (p = 0.003, whole times shifted)." in done.stdout

@@ -73,7 +73,7 @@ def test_demo_compares_two_models(quick):
     assert done.stderr == ""  # no progress bar outside a terminal
     assert "379 rows to train and select, 190 held out" in done.stdout
     trace, comparison = tables(done.stdout)
-    assert [row[0] for row in trace][:5] == ["0", "3", "10", "30", "100"]
+    assert [row[0] for row in trace] == ["0", "10"]  # all splits; others lost on the first one
     assert [row[0] for row in comparison[:-1]] == PRERANKS
     for _, *numbers in comparison[:-1]:
         excess_before, excess_after, p_before, p_after = (float(n.strip("<")) for n in numbers)

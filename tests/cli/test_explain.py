@@ -7,7 +7,7 @@ import pytest
 
 from cli.commands import COMMAND, SETTINGS, call, record, refused, said
 from prerank.cli.messages import one_line_errors
-from prerank.report.wording import EXPLANATIONS
+from prerank.report.explanations import EXPLANATIONS
 
 
 def test_all_are_listed():

@@ -26,7 +26,11 @@ FOREIGN = {
     "many files": (dict.fromkeys("abcde", ""), "something else than a model (a, b, c, ...)"),
     "a hidden file": ({".git": "mine"}, "something else than a model (.git)"),
     "a model of others": ({"model.json": '{"layers": 3}'}, "no model of prerank's"),
-    "others' weights": ({"0123.safetensors": ""}, "no model of prerank's"),
+    "others' weights": ({"0123.safetensors": ""}, "something else than a model (0123.safetensors)"),
+    "a forged model": (
+        {"model.json": '{"format": 1, "class": "x", "weights": "y"}'},
+        "no model of prerank's",
+    ),
     "a page": ({"report.html": "mine"}, "no model of prerank's"),
     "no JSON": ({"model.json": "{"}, "no model of prerank's"),
 }
@@ -44,15 +48,25 @@ def test_what_is_no_model_is_never_deleted(rivers, write, place):
         assert contents(place) == before, case
 
 
-def test_a_model_with_other_files_is_not_deleted(fitted, place):
+@pytest.mark.parametrize(
+    "name", ["predictions.csv", "decade.safetensors", "cafe.safetensors/", "report.html/", ".lock/"]
+)
+def test_a_model_with_other_files_is_not_deleted(name, fitted, place):
     _, folder = fitted
     (place / "model").mkdir()
-    for name, data in contents(folder / "model").items():
-        (place / "model" / name).write_bytes(data)
-    (place / "model" / "predictions.csv").write_text("row\n")
+    for own, data in contents(folder / "model").items():
+        (place / "model" / own).write_bytes(data)
+    other = place / "model" / name
+    if name.endswith("/"):
+        other.unlink(missing_ok=True)
+        other.mkdir()
+        other /= "thesis.txt"
+    other.write_text("mine")
     before = contents(place)
     line = refused(fit(folder / "rivers.csv", *NONE, "--force"))
-    assert line == "model holds something else than a model (predictions.csv): it is not replaced"
+    assert line == (
+        f"model holds something else than a model ({name.strip('/')}): it is not replaced"
+    )
     assert contents(place) == before
 
 

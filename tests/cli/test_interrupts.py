@@ -1,27 +1,25 @@
 """Commands that are interrupted: one line, a code of its own, and nothing half done."""
 
 import os
-import pty
-import select
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from cli.commands import COMMAND, NONE, SETTINGS, contents, fit
+from cli.commands import COMMAND, NONE, SETTINGS, contents, fit, interrupted
 
 SCRIPT = (sys.executable, "-X", "importtime", "-c", "from prerank.__main__ import main; main()")
 STARTS = {"module": (*COMMAND[:1], "-X", "importtime", *COMMAND[1:]), "script": SCRIPT}
 
 
+@pytest.mark.parametrize("module", ["typing", "torch._C"])
 @pytest.mark.parametrize("start", STARTS)
-def test_an_interrupt_at_the_start(start, place):
-    """While the first of many modules are imported, which takes seconds."""
+def test_an_interrupt_at_the_start(start, module, place):
+    """While modules are imported, which takes seconds: one of the first, and one in the middle."""
     process = subprocess.Popen(
-        [*STARTS[start], "explain"],
+        [*STARTS[start], "explain", "pca(2)"],
         cwd=place,
         env=os.environ | SETTINGS,
         stdout=subprocess.PIPE,
@@ -32,7 +30,7 @@ def test_an_interrupt_at_the_start(start, place):
     try:
         for line in process.stderr:
             lines.append(line)
-            if len(lines) > 1 and line.split()[-1] == "torch._C":
+            if len(lines) > 1 and line.split()[-1] == module:
                 process.send_signal(signal.SIGINT)
         output = process.stdout.read()
     finally:
@@ -41,6 +39,35 @@ def test_an_interrupt_at_the_start(start, place):
     told = [line for line in lines if not line.startswith("import time:")]
     assert (process.returncode, output) == (130, "")
     assert told == ["Error: interrupted: nothing was begun\n"]
+
+
+BETWEEN = """
+import os, signal, sys
+import typer.main
+
+made = typer.main.get_command
+
+def interrupted(app):
+    os.kill(os.getpid(), signal.SIGINT)
+    return made(app)
+
+typer.main.get_command = interrupted
+from prerank.__main__ import main
+main()
+"""
+
+
+def test_an_interrupt_while_the_commands_are_made(place):
+    done = subprocess.run(
+        [sys.executable, "-c", BETWEEN, "datasets", "list"],
+        cwd=place,
+        env=os.environ | SETTINGS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Error: interrupted: nothing was begun\n"
 
 
 def test_an_interrupt_at_the_end_changes_nothing(place):
@@ -55,36 +82,6 @@ def test_an_interrupt_at_the_end_changes_nothing(place):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "diagnose" in done.stdout
-
-
-def interrupted(*arguments, cwd, number, ready):
-    """Start a command on a terminal, send a signal when it is ready, and say how it ended."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        env=os.environ | SETTINGS | {"TERM": "xterm"},
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown, sent, end = b"", False, time.monotonic() + 60
-    try:
-        while time.monotonic() < end:
-            if select.select([ours], [], [], 0.01)[0]:
-                try:
-                    shown += os.read(ours, 65_536)
-                except OSError:  # the other end is closed
-                    break
-            if not sent and ready(shown):
-                process.send_signal(number)
-                sent = True
-        output, _ = process.communicate(timeout=10)
-    finally:
-        process.kill()
-        os.close(ours)
-    assert sent
-    return process.returncode, output, shown.decode()
 
 
 def test_an_interrupted_training_leaves_nothing(rivers, tmp_path_factory, place):

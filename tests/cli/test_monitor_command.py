@@ -56,7 +56,7 @@ def test_without_times_values_identify_rows(files):
     assert call(*files("a", "--quiet")).exit_code == 0
     again = call(*files("both"))
     assert again.exit_code == 1
-    assert "60 of these 120 rows were added before" in again.output
+    assert "first 60 of these 120 rows have the forecasts and observations of" in again.output
 
 
 def test_settings_stay(files):

@@ -346,7 +346,7 @@ def failing(*_, **__):
 TABLE_WRITERS = [(pd.DataFrame, "to_csv"), (pd.DataFrame, "to_parquet")]
 
 
-@pytest.mark.parametrize("parts", [TABLE_WRITERS, [(MODULE, "write_samples")]])
+@pytest.mark.parametrize("parts", [TABLE_WRITERS, [(prerank.files, "write_samples")]])
 def test_both_files_or_none(parts, model, rivers, write, place, monkeypatch):
     table = write(rivers)
     said(predict(table, "--samples", "2"))

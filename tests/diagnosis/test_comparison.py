@@ -5,7 +5,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import prerank
-from prerank.errors import InputError, ShapeError
+from prerank.errors import InputError, PrerankError, ShapeError
 
 N = 300
 Y = torch.randn(N, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -57,9 +57,35 @@ def test_equal_forecasts_and_samples():
         (normal(1.0, 200), {}, ShapeError, "batch_shape"),
         (normal(1.0), {"names": ("a", "a")}, InputError, "two different"),
         (normal(1.0), {"level": 1.0}, InputError, "level"),
+        (prerank.Ensemble(torch.randn(5, N, 2), torch.rand(5)), {}, InputError, "weighted samples"),
         (normal(1.0), {"time": range(N), "cluster": range(N)}, InputError, "exclude each other"),
     ],
 )
 def test_refusals(other, options, error, words):
     with pytest.raises(error, match=words):
         prerank.compare(normal(1.0), other, Y, **options)
+
+
+def test_few_rows():
+    """Nine are refused; the difference of two errors is at most a half, and so is its interval."""
+    with pytest.raises(InputError, match="9 rows are too few for intervals: 10 are needed"):
+        prerank.compare(normal(1.0, 9), normal(0.5, 9), Y[:9])
+    far = MultivariateNormal(torch.full((10, 2), 9.0).double(), torch.eye(2).double())
+    table = prerank.compare(far, normal(1.0, 10), Y[:10], preranks="marginal").table[:2]
+    assert (table.upper <= 0.5).all()
+    assert (table.upper > table.lower).all()
+
+
+def test_any_source_of_noise():
+    members = torch.randn(5, 20, 2, generator=torch.Generator().manual_seed(1)).double()
+    dists = prerank.Ensemble(members), prerank.Ensemble(2 * members)
+    first, again = (
+        prerank.compare(
+            *dists, Y[:20], preranks="scale", generator=torch.Generator().manual_seed(3)
+        )
+        for _ in range(2)
+    )
+    assert first.differences == again.differences
+    assert prerank.compare(*dists, Y[:20], preranks="scale", generator=None).differences
+    with pytest.raises(PrerankError, match="generator must be"):
+        prerank.compare(*dists, Y[:20], generator="x")

@@ -61,3 +61,19 @@ def test_a_page_of_a_series(tmp_path):
     one = prerank.diagnose(DIST, series(0.6, 2, (N, 2)), preranks="marginal", time=range(N))
     text = one.to_html(tmp_path / "report.html").read_text()
     assert "rows in time order" in text
+    assert "no band, since rows depend on each other." in text
+
+
+def test_members_of_a_stack_have_their_own_correlation():
+    y = series(0.7, 0, (N, 2))
+    means = torch.stack([torch.zeros(N, 2, dtype=torch.float64), 0.7 * y.roll(1, 0)])
+    covariances = torch.stack([torch.eye(2), 0.51 * torch.eye(2)]).double().unsqueeze(1)
+    stack = MultivariateNormal(means, covariances.expand(2, N, 2, 2))
+    found = prerank.diagnose(stack, y, preranks=FEW)
+    first, second = (found.verdict(model=m).advice for m in (0, 1))
+    assert any("PITs of neighbouring rows are correlated" in line for line in first)
+    assert not any("correlated" in line for line in second)
+    ordered = prerank.diagnose(stack, y, preranks=FEW, time=range(N))
+    first, second = (" ".join(ordered.verdict(model=m).points) for m in (0, 1))
+    assert "could be improved by using the last observation" in first
+    assert "consecutive" not in second

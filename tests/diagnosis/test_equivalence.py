@@ -3,6 +3,7 @@
 import math
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import MultivariateNormal
@@ -95,3 +96,7 @@ def test_the_page_says_it(tmp_path, monkeypatch):
 def test_tolerances_are_checked(bad):
     with pytest.raises(InputError, match="within"):
         diagnosed(100).within(bad)
+
+
+def test_numbers_of_numpy_are_tolerances():
+    assert diagnosed(100).within(np.float32(0.25)) == diagnosed(100).within(0.25)

@@ -6,7 +6,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import prerank
-from prerank.errors import InputError, ShapeError
+from prerank.errors import InputError, PrerankError, ShapeError
 
 
 def stream(n, bias=0.0, seed=0):
@@ -63,14 +63,56 @@ def test_repeated_rows_are_refused(tmp_path):
     monitor.update(dist, y)
     monitor.save(tmp_path / "state")
     for one in (monitor, prerank.Monitor.load(tmp_path / "state")):
-        with pytest.raises(InputError, match="10 of these 10 rows were added before"):
-            one.update(*rows(dist, y, slice(40, 50)))
+        with pytest.raises(InputError, match=r"first 12 of these 12 rows .* rows 21 to 32,"):
+            one.update(*rows(dist, y, slice(20, 32)))
         assert one.rows == 50
-    members = torch.randn(5, 4, 2)
+    more, late = stream(60, seed=1)
+    late[:15] = y[35:]
+    with pytest.raises(InputError, match=r"first 15 of these 60 rows .* rows 36 to 50,"):
+        monitor.update(more, late)
+    members = torch.randn(5, 40, 2)
     ensembles = prerank.Monitor(preranks="marginal")
-    ensembles.update(prerank.Ensemble(members), y[:4])
-    with pytest.raises(InputError, match="1 of these 1 rows"):
-        ensembles.update(prerank.Ensemble(members[:, 2:3]), y[2:3])
+    ensembles.update(prerank.Ensemble(members), y[:40])
+    with pytest.raises(InputError, match="first 20 of these 20 rows"):
+        ensembles.update(prerank.Ensemble(members[:, 10:30]), y[10:30])
+
+
+def test_rows_that_are_alike_by_themselves_are_not_refused():
+    """A constant forecast of counts, one of days that are dry, and one with a new spread."""
+    climate = prerank.Ensemble(torch.poisson(torch.ones(20, 1, 2)).expand(20, 200, 2))
+    for rate in (1.0, 0.02):
+        monitor = prerank.Monitor(preranks="marginal")
+        for _ in range(3):
+            monitor.update(climate, torch.poisson(torch.full((200, 2), rate)))
+        assert monitor.rows == 600
+    dist, y = stream(50)
+    monitor = prerank.Monitor()
+    monitor.update(dist, y)
+    for spread in (2 * torch.eye(2), torch.eye(2) + 0.5 * (1 - torch.eye(2))):
+        monitor.update(MultivariateNormal(torch.zeros(50, 2), spread), y)
+    with pytest.raises(InputError, match="added before"):
+        monitor.update(MultivariateNormal(torch.zeros(50, 2), spread), y)
+
+
+@pytest.mark.parametrize("lead", [1, 7])
+@pytest.mark.parametrize("kind", ["gaussian", "ensemble"])
+def test_batches_make_no_difference(kind, lead):
+    noise = torch.Generator().manual_seed(0)
+    y, mean = torch.randn(2, 300, 2, generator=noise)
+    members = torch.randn(20, 300, 2, generator=noise)
+
+    def forecast(at):
+        if kind == "ensemble":
+            return prerank.Ensemble(members[:, at])
+        return MultivariateNormal(0.3 * mean[at], torch.eye(2))
+
+    paths = []
+    for sizes in ([300], [1, 2, 97, 100, 37, 63]):
+        monitor = prerank.Monitor(lead=lead)
+        for at in torch.arange(300).split(sizes):
+            monitor.update(forecast(at), y[at])
+        paths.append(monitor.table)
+    pd.testing.assert_frame_equal(*paths)
 
 
 def test_times_identify_rows():
@@ -95,7 +137,7 @@ def test_times_identify_rows():
 def test_refusals(tmp_path):
     dist, y = stream(10)
     for bad in (0, 1.5, "x"):
-        with pytest.raises(InputError, match="alpha"):
+        with pytest.raises(PrerankError, match="alpha"):
             prerank.Monitor(alpha=bad)
     with pytest.raises(InputError, match="nothing to save"):
         prerank.Monitor().save(tmp_path / "state")
@@ -129,3 +171,28 @@ def test_plot_names_the_alarm():
     display = monitor.plot()
     assert display.caption == f"The evidence reaches 100 in row {monitor.alarm_row + 1}: alarm."
     assert [line.get_label() for line in display.lines_] == ["all", "marginal", "location"]
+
+
+def test_one_target_is_one_question():
+    noise = torch.Generator().manual_seed(0)
+    y, dist = (
+        torch.randn(50, 1, generator=noise),
+        MultivariateNormal(torch.zeros(50, 1), torch.eye(1)),
+    )
+    monitor = prerank.Monitor()
+    monitor.update(dist, y)
+    assert monitor.labels == tuple(prerank.diagnose(dist, y).pits)
+    assert "location" not in monitor.labels
+
+
+def test_differences_of_times_are_times(tmp_path):
+    dist, y = stream(40)
+    times = pd.timedelta_range("0h", periods=80, freq="6h")
+    monitor = prerank.Monitor(preranks="marginal")
+    monitor.update(dist, y, time=times[:40])
+    monitor.save(tmp_path / "state")
+    again = prerank.Monitor.load(tmp_path / "state")
+    with pytest.raises(InputError, match="up to time 9 days 18:00:00 were added"):
+        again.update(dist, y, time=times[39:79])
+    again.update(dist, y, time=times[40:])
+    assert again.rows == 80

@@ -73,8 +73,9 @@ def test_few_rows_are_no_acquittal(observed):
 
 
 def evidence(label, pce, p, parts, floor=0.01):
-    """Parts are triples of name, p-value and shape, with the error of the whole."""
-    return Evidence(label, pce, floor, p, tuple(Part(name, pce, q, s) for name, q, s in parts))
+    """Parts are triples of name, p-value and shape, with the error of the whole less .02."""
+    named = tuple(Part(name, pce, q, s) for name, q, s in parts)
+    return Evidence(label, pce, floor, p, named, least=max(0.0, pce - 0.02))
 
 
 def test_weighted_samples_have_no_verdict():
@@ -178,7 +179,7 @@ def test_a_shifted_mean_is_not_called_dependence():
     ]
     headline = reach_verdict(found, n=500).headline
     assert "dependence" not in headline
-    assert "a mean of the targets lower than predicted" in headline
+    assert "means of the targets too often below the predicted median" in headline
 
 
 def test_a_function_of_ones_own_is_not_called_dependence():
@@ -196,22 +197,28 @@ def test_without_the_margins_nothing_is_said_of_them():
     found = [evidence("scale", 0.09, 0.001, [("scale", 0.001, low)])]
     headline = reach_verdict(found, n=500).headline
     assert "on its own" not in headline
-    assert "closer together" in headline
+    assert "close together" in headline
 
 
 def test_a_small_error_is_called_small():
-    found = [evidence("marginal", 0.006, 0.001, [("rain", 0.001, NARROW)], floor=0.002)]
+    found = [evidence("marginal", 0.026, 0.001, [("rain", 0.001, NARROW)], floor=0.002)]
     assert reach_verdict(found, n=50_000).headline.startswith("Slightly")
 
 
-def test_the_degree_is_that_of_the_fault():
+def test_a_limit_that_says_nothing_is_left_out():
+    found = [evidence("marginal", 0.0204, 0.001, [("rain", 0.001, NARROW)], floor=0.002)]
+    assert not any("at least" in point for point in reach_verdict(found, n=50_000).points)
+
+
+def test_the_degree_is_that_of_the_largest_error_that_is_certain():
     found = [
         evidence("marginal", 0.015, 0.001, [("rain", 0.001, NARROW), ("wind", 0.6, FINE)]),
         evidence("scale", 0.4, 0.001, [("scale", 0.001, DeviationShape(True, -1, 0))]),
     ]
     causes = Causes({"rain": ("narrow",)}, (), ("rain", "wind"), None)
     verdict = reach_verdict(found, n=5000, causes=causes)
-    assert verdict.headline == "Slightly miscalibrated: predictions too narrow in rain."
+    assert verdict.headline == "Strongly miscalibrated: predictions too narrow in rain."
+    assert any("true error of scale is at least 0.380" in point for point in verdict.points)
     assert any("Repair the margins first" in line for line in verdict.advice)
 
 

@@ -45,6 +45,24 @@ def test_the_table(where):
     assert abs(row["share"] - 0.2) < 0.05
 
 
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [(0.5, "which have predictions too narrow in every target."), (0.0, "where targets move ")],
+)
+def test_a_region_that_is_better_than_the_rest(scale, words):
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.rand(1000, 1, generator=g), torch.randn(1000, 2, generator=g)
+    right = x[:, 0] > 0.7
+    covariance = torch.eye(2).repeat(1000, 1, 1)
+    if scale:
+        covariance[~right] *= scale**2
+    else:
+        covariance[~right] += 0.8 * (1 - torch.eye(2))
+    dist = MultivariateNormal(torch.zeros(1000, 2), covariance)
+    where = prerank.diagnose_where(dist, y, x, n_null=39, max_regions=1)
+    assert f"better calibrated than the other rows, {words}" in str(where)
+
+
 def test_weights_separate_the_rows(where, data):
     planted = torch.tensor((data[2].humidity > 80).tolist())
     assert where.weights.shape == (N,)
@@ -108,6 +126,49 @@ def test_lost_correlation_is_called_dependence(data):
     assert row["fault"].startswith("targets move together less than predicted; no target stands")
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_spread_that_follows_an_input_is_told_from_heavy_tails(seed):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.rand(1000, 2, generator=g)
+    spread = torch.exp(1.6 * (x[:, :1] - 0.5))
+    y = spread * torch.randn(1000, 2, generator=g)
+    dist = MultivariateNormal(torch.zeros(1000, 2), spread.square().mean() * torch.eye(2))
+    found = prerank.diagnose_where(dist, y, x, preranks="marginal", n_null=39, max_regions=2)
+    assert found.p_value == 1 / 40
+    assert {region.conditions[0].name for region in found.search.regions} == {"x0"}
+    assert {fault.kind for faults in found.faults for fault in faults} == {"spread"}
+    first = found.search.regions[0].conditions[0]
+    words = "predictions too wide" if first.low is None else "predictions too narrow"
+    assert f"): {words} in every target." in found.points[0]
+
+
+def test_heavy_tails_everywhere_are_in_no_region():
+    alarms = 0
+    for seed in range(10):
+        g = torch.Generator().manual_seed(seed)
+        x, normal = torch.rand(500, 2, generator=g), torch.randn(500, 6, generator=g)
+        chi = normal[:, 2:].square().sum(-1, keepdim=True)  # of 4 degrees of freedom
+        y = normal[:, :2] / (chi / 2).sqrt()  # t4 of unit variance
+        dist = MultivariateNormal(torch.zeros(500, 2), torch.eye(2))
+        options = {"preranks": "marginal", "n_null": 39, "max_regions": 1}
+        alarms += prerank.diagnose_where(dist, y, x, **options).p_value <= 0.05
+    assert alarms <= 2  # 99 % bound of a binomial with 10 trials and 5 %
+
+
+def test_times_and_clusters(data):
+    dist, y, table = data
+    options = {"preranks": "marginal", "n_null": 39, "max_regions": 1}
+    found = prerank.diagnose_where(dist, y, table, time=np.arange(N), **options)
+    assert found.headline.endswith("(p = 0.025, whole times shifted).")
+    found = prerank.diagnose_where(dist, y, table, cluster=np.arange(N) // 5, **options)
+    assert found.headline.endswith("(p = 0.025, whole clusters permuted).")
+    assert found.dependence.count == N // 5
+    # What is the same at every time is the same after a shift.
+    fixed = table.assign(humidity=table.humidity[:2].tolist() * (N // 2), height=0, station=0)
+    found = prerank.diagnose_where(dist, y, fixed, time=np.arange(N) // 2, **options)
+    assert found.p_value == 1.0
+
+
 def test_refusals(data):
     dist, y, table = data
     with pytest.raises(InputError, match="no input that varies"):
@@ -118,9 +179,16 @@ def test_refusals(data):
         prerank.diagnose_where(dist, y, table, alpha=1.0)
     with pytest.raises(InputError, match="n_null"):
         prerank.diagnose_where(dist, y, table, n_null=0)
+    with pytest.raises(InputError, match="exclude each other"):
+        prerank.diagnose_where(dist, y, table, time=range(N), cluster=range(N))
+    with pytest.raises(InputError, match="cluster has 3 different values"):
+        prerank.diagnose_where(dist, y, table, cluster=np.arange(N) % 3)
     few = MultivariateNormal(torch.zeros(30, 2), torch.eye(2))
     with pytest.raises(InputError, match="30 rows are too few"):
         prerank.diagnose_where(few, torch.randn(30, 2), torch.rand(30, 1))
+    weighted = prerank.Ensemble(torch.randn(5, N, 2), torch.rand(5, N))
+    with pytest.raises(InputError, match="p-values would be wrong: search samples of equal"):
+        prerank.diagnose_where(weighted, y, table)
     stack = MultivariateNormal(torch.zeros(2, N, 2), torch.eye(2))
     with pytest.raises(ShapeError, match="one predictor"):
         prerank.diagnose_where(stack, y, table, preranks="marginal")

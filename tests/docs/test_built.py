@@ -12,7 +12,7 @@ LINES = re.findall(r"^(\w[\w/]*\.py) +(\w+(?:, \w+)*)$", PAGE, re.MULTILINE)
 
 def test_there_are_three_paths():
     assert [file for file, _ in LINES if file.startswith("cli/")] == [
-        f"cli/{command}.py" for command in ("diagnose", "fit", "study", "study")
+        f"cli/{command}.py" for command in ("diagnose", "reading", "fit", "study", "study")
     ]
 
 

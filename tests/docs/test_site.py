@@ -22,7 +22,7 @@ REFERENCE = [page.stem for page in sorted((ROOT / "docs" / "reference").glob("pr
 # Rooms that only others use; the names of estimators, penalty and scores are the package's.
 INNER = {
     *("cli", "estimators", "inputs", "numerics", "penalty", "scores"),
-    *("defaults", "extras", "__main__"),
+    *("defaults", "extras", "coordinates", "interrupts", "lazy_names", "waiting", "__main__"),
     *("engines", "forecasts", "moved"),  # modules under their old names
 }
 
@@ -132,7 +132,7 @@ def test_examples_say_what_the_pages_claim():
     assert all(new < old / 5 for new, old in zip(after[:3], before[:3], strict=True))
     assert after[3] < before[3]
     real = (SITE / "examples" / "real_data.txt").read_text()
-    assert "Moderately miscalibrated" in real
+    assert "Slightly miscalibrated" in real  # the lower limit is that of 190 rows
     for label in ("scale", "hdr"):
         found = re.findall(rf" {label} +(\S+) +(\S+)\n", real)
         (excess, p), (less, _) = ((float(a), float(b)) for a, b in found)

@@ -9,8 +9,9 @@ import torch
 
 from head import METHODS
 from head_criteria import verdicts
-from head_page import MARKED, TABLES, filled
+from head_page import TABLES, page_tables
 from head_results import PAPER, SHOWN, UNSEEN, Results, upper_bound
+from marked_pages import MARKED, filled
 from perfection import overlap, perfect, table_rows
 from prerank.calibration.error import pce_spread
 from prerank.datasets import published_split
@@ -131,8 +132,8 @@ def test_every_marker_of_the_page_gets_its_table(folder):
     text = PAGE.read_text()
     assert sorted(name for _, name, _ in MARKED.findall(text)) == sorted(TABLES)
     results = Results(folder)
-    page = filled(text, results)
-    assert filled(page, results) == page
+    page = filled(text, page_tables(results))
+    assert filled(page, page_tables(results)) == page
     for line in (
         "| air | 2,318 | one | head | 30 | 30 marginal | 30 | 9 | -0.750 | -0.750 | -0.750 | -1.00 "
         "| +0.00 | 1.0 |",
@@ -166,4 +167,4 @@ def test_the_page_describes_every_method():
 @pytest.mark.skipif(not TABLE.exists(), reason="the files of experiments/head.py are not there")
 def test_the_page_shows_the_files():
     text = PAGE.read_text()
-    assert filled(text, Results(TABLE)) == text
+    assert filled(text, page_tables(Results(TABLE))) == text

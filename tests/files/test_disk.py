@@ -1,19 +1,22 @@
 """Files and folders are whole or absent, bad places are refused, and locks are held by one."""
 
+import json
 import os
+import resource
 import runpy
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from cli.commands import contents
+from cli.commands import SETTINGS, contents
 from prerank.errors import InputError
-from prerank.estimators.persistence import check_model_folder
+from prerank.estimators.model_folder import check_model_folder, settings_digest
 from prerank.files import (
     FileLock,
     check_file,
@@ -27,7 +30,15 @@ from prerank.files import (
 )
 
 NEW, FORCED = (partial(check_model_folder, replace=replace) for replace in (False, True))
-MODEL = '{"format": 1, "class": "MixtureRegressor", "weights": "00.safetensors"}'
+
+
+def model_of(weights):
+    """Settings of a model, with their hash."""
+    settings = {"format": 1, "class": "MixtureRegressor", "weights": weights}
+    return json.dumps(settings | {"sha256": settings_digest(settings)})
+
+
+MODEL = model_of("00.safetensors")
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +57,7 @@ def old(place):
 
 
 def fill(folder):
-    (folder / "model.json").write_text(MODEL.replace("00", "11"))
+    (folder / "model.json").write_text(model_of("11.safetensors"))
     (folder / "report.html").write_text("new")
 
 
@@ -84,6 +95,83 @@ def test_a_failure_leaves_what_was(error, old, place):
         with pytest.raises((KeyboardInterrupt, InputError)):
             fail(out)
         assert contents(place) == before
+
+
+HOLD = """
+import os, sys
+from pathlib import Path
+from prerank.files import disk
+def die(*_):
+    os._exit(9)
+target = Path(sys.argv[1])
+with disk.new_folder(target, lambda _: None) as folder:
+    (folder / "model.json").write_text("half")
+    if sys.argv[2] == "exchange":
+        disk._exchange = lambda *_: False
+        Path.rename = lambda self, to: (os.rename(self, to), die())
+    else:
+        die()
+"""
+
+
+@pytest.mark.parametrize("when", ["writing", "exchange"])
+def test_what_a_killed_process_left_is_taken_away(when, old, place):
+    """Between two renames there is no model, on systems that cannot exchange: it comes back."""
+    before = contents(place)
+    code = [sys.executable, "-c", HOLD, "model", when]
+    done = subprocess.run(code, env=os.environ | SETTINGS, check=False)
+    assert done.returncode == 9
+    assert len(list(place.glob(".model.*"))) == 1
+    assert old.exists() == (when == "writing")
+    with pytest.raises(KeyboardInterrupt), new_folder(Path("model"), FORCED):
+        raise KeyboardInterrupt
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "age", "stays"),
+    [
+        (".model.0a1b2c3d", [], 60, False),  # killed as it made or removed its folder
+        (".model.0a1b2c3d", ["new", "old"], 60, True),  # only what has a lock is deleted
+        (".model.0a1b2c3d", [], 0, True),  # another one just made it
+        (".model.original", ["notes.txt"], 60, True),
+        (".model.versions", ["old"], 60, True),
+        (".model.settings", [], 60, True),
+        (".model.backup", [], 60, True),
+    ],
+)
+def test_folders_without_a_lock(old, place, name, inside, age, stays):
+    hold = place / name
+    hold.mkdir()
+    for part in inside:
+        (hold / part).mkdir()
+    os.utime(hold, (time.time() - age,) * 2)
+    with new_folder(Path("model"), FORCED) as folder:
+        fill(folder)
+    assert hold.exists() == stays
+
+
+def test_what_lies_beside_a_lock_is_not_deleted(old, place):
+    for name in (".model.0a1b2c3d", ".model.versions"):
+        (place / name).mkdir()
+        for part in ("held.lock", "old" if name == ".model.versions" else "thesis.txt"):
+            (place / name / part).write_text("mine")
+    (place / "elsewhere" / "old").mkdir(parents=True)
+    (place / "elsewhere" / "held.lock").touch()
+    (place / ".model.00000000").symlink_to("elsewhere")
+    before = contents(place)
+    with pytest.raises(KeyboardInterrupt), new_folder(Path("model"), FORCED):
+        raise KeyboardInterrupt
+    assert contents(place) == before
+
+
+def test_what_another_process_is_writing_stays(old, place):
+    with new_folder(Path("model"), FORCED) as one:
+        fill(one)
+        with new_folder(Path("model"), FORCED) as other:
+            fill(other)
+        assert one.exists()
+    assert list(contents(place)) == ["model", *files("model")]
 
 
 def test_a_model_is_swapped(old, place):
@@ -300,6 +388,35 @@ def test_an_error_lets_a_lock_go(tmp_path):
             assert held
 
 
+def test_an_interrupt_that_comes_with_a_lock_releases_it(tmp_path):
+    """Nobody else could: the block has not begun."""
+    path = tmp_path / "unit.lock"
+
+    def held(_, event, __):
+        if event == "call":
+            return held
+        if open_files(path):
+            raise BrokenError
+        return held
+
+    before = sys.gettrace()
+    sys.settrace(held)
+    try:
+        with pytest.raises(BrokenError) as found, FileLock(path, wait=True):
+            pass
+    finally:
+        sys.settrace(before)
+    with FileLock(path) as other:  # although `found` still has the frames
+        assert other
+    assert found
+
+
+def open_files(path):
+    """Whether this process has a file open."""
+    handles = Path("/proc/self/fd").iterdir()
+    return any(os.path.realpath(handle) == str(path) for handle in handles)
+
+
 def test_the_file_of_a_lock_stays_as_it_is(tmp_path):
     path = tmp_path / "unit.lock"
     path.write_text("kept")
@@ -320,6 +437,7 @@ def test_a_refusal_of_the_same_lock_lets_nothing_go(tmp_path):
 
 
 HOLDER = """
+import resource
 import runpy
 import sys
 
@@ -381,3 +499,15 @@ def test_a_folder_is_replaced_without_a_moment_in_which_it_is_absent(tmp_path):
         assert reader.stdout.read() == "0\n"
     assert (out / "number").read_text() == "499"
     assert sorted(os.listdir(tmp_path)) == ["end", "model"]
+
+
+@pytest.mark.parametrize("room", [1024, 300_000])
+def test_a_place_without_room(tmp_path, room):
+    """Found before there is anything to write: a limit of the process stands for a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(InputError, match=r"cannot write .*model\.bin: "):
+            check_file(tmp_path / "model.bin")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

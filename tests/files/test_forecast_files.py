@@ -347,3 +347,15 @@ def test_netcdf_without_xarray(tmp_path, monkeypatch):
             hint = rf"^read_forecasts needs {module}: pip install 'prerank\[netcdf\]'$"
             with pytest.raises(MissingLibraryError, match=hint):
                 read_forecasts(source, OBSERVATION_FILES["csv"](tmp_path))
+
+
+@pytest.mark.parametrize("option", ["time", "cluster", "by"])
+def test_a_target_says_nothing_about_the_rows(tmp_path, option):
+    truth = write_frame(KEYS.assign(**dict(zip(TARGETS, TRUTH.T, strict=True))), tmp_path / "o.csv")
+    files = {"long": write_frame(long_frame(), tmp_path / "long.csv")}
+    files["wide"] = write_frame(wide_frame("{}_{}"), tmp_path / "wide.csv")
+    files["grid"] = tmp_path / "grid.nc"
+    write_dataset(grid(SAMPLES, "member"), files["grid"])
+    for path in files.values():
+        with pytest.raises(InputError, match=r"target, which has|differs among the samples"):
+            read_forecasts(path, truth, **{option: "wind"})

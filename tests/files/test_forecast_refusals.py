@@ -468,3 +468,28 @@ def test_samples_are_not_numbered_by_lists(label, tmp_path):
     parquet.write_table(observed, tmp_path / "observed.parquet")
     with pytest.raises(InputError, match=r"long\.parquet: column 'sample' for the samples holds"):
         read_forecasts(tmp_path / "long.parquet", tmp_path / "observed.parquet")
+
+
+ASIDE = {
+    "a target as clusters": (
+        "s.csv",
+        WIDE,
+        "y.csv",
+        TRUTH,
+        {"cluster": "u"},
+        "'u' is a target",
+    ),
+    "a target as times": ("s.csv", WIDE, "y.csv", TRUTH, {"time": "v"}, "'v' is a target"),
+    "arrays without times": (
+        *("s.npy", np.zeros((3, 2, 2)), "y.npy", np.zeros((2, 2))),
+        *({"time": "day"}, "an array holds no 'day': give the observations as a table"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ASIDE.values(), ids=ASIDE)
+def test_times_and_clusters_that_are_none(case, tmp_path):
+    name, samples, other, observations, options, words = case
+    first, second = write(tmp_path / name, samples), write(tmp_path / other, observations)
+    with pytest.raises(InputError, match=words):
+        read_forecasts(first, second, **options)

@@ -221,7 +221,12 @@ def test_networks(fitted, tmp_path):
     fitted.save(tmp_path)
     settings = json.loads((tmp_path / "model.json").read_text())
     for sizes in NETWORKS:
-        refuse(tmp_path, settings | {"network": settings["network"] | sizes}, r"shape \(1, ")
+        own = {name: value for name, value in sizes.items() if name in settings["parameters"]}
+        forged = {
+            "network": settings["network"] | sizes,
+            "parameters": settings["parameters"] | own,
+        }
+        refuse(tmp_path, settings | forged, r"shape \(1, ")
 
 
 CLAIMS = [
@@ -237,7 +242,7 @@ def test_numbers_that_do_not_fit_the_network(fitted, tmp_path):
     fitted.save(tmp_path)
     settings = json.loads((tmp_path / "model.json").read_text())
     for claim in CLAIMS:
-        refuse(tmp_path, settings | claim, "numbers of inputs")
+        refuse(tmp_path, settings | claim, "(numbers of inputs|n_features_in is 0)")
 
 
 def test_a_floor_too_large_for_an_integer():

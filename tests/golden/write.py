@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["PRERANK_COMPILED"] = "0"
 
 
 def write_names():

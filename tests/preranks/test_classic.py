@@ -151,9 +151,7 @@ def test_naive_definition(prerank, naive, kind, dim):
 def test_rows_and_chunks_do_not_mix(chunk, monkeypatch):
     pools = np.stack([random_pool("ties", 3, seed) for seed in range(6)], axis=1)
     points = torch.from_numpy(pools).reshape(12, 2, 3, 3)
-    monkeypatch.setattr(
-        prerank.preranks.pooled._by_rows, "__kwdefaults__", {"limit": chunk}, raising=True
-    )
+    monkeypatch.setattr(prerank.preranks.pooled, "_CHUNK_BYTES", chunk)
     for prerank_, naive in NAIVE[:5]:
         values = prerank_.project(points, Ensemble(points)).reshape(12, 6)
         for row in range(6):

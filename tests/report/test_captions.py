@@ -1,47 +1,42 @@
 """Reliability curves in words."""
 
 import itertools
+import re
 
 import pytest
 
 from prerank.calibration import DeviationShape
 from prerank.report import reliability_caption
+from prerank.report.explanations import EXPLANATIONS
 
 LOW, HIGH = DeviationShape(True, -1, 0), DeviationShape(True, 1, 0)
-NARROW, WIDE = DeviationShape(True, 0, 1), DeviationShape(True, 0, -1)
+WIDE = DeviationShape(True, 0, -1)
 INSIDE = DeviationShape(False, 1, 1)
 
+SMALL = "PITs too small (values too often below the predicted median)"
+MIDDLE = "PITs crowded in the middle (values too often near the predicted median)"
 SENTENCES = [
     ("scale", [INSIDE], "scale: within the 95 % band."),
-    ("marginal", [LOW], "marginal: observed values lower than predicted."),
-    ("marginal", [HIGH], "marginal: observed values higher than predicted."),
-    ("marginal", [NARROW], "marginal: predictions too narrow."),
-    ("marginal", [WIDE], "marginal: predictions too wide."),
+    ("marginal", [LOW], f"marginal: {SMALL}."),
+    ("marginal", [WIDE], f"marginal: {MIDDLE}."),
     (
         "marginal",
         [DeviationShape(True, 1, 1)],
-        "marginal: observed values higher than predicted and predictions too narrow.",
+        "marginal: PITs too large and crowded at both ends (values too often above the predicted "
+        "median and values too often far from the predicted median).",
     ),
+    ("location", [DeviationShape(True, 0, 0)], "location: PITs uneven in another way."),
     (
-        "location",
-        [DeviationShape(True, 0, 0)],
-        "location: uneven in a way that is neither a shift nor a wrong spread.",
+        "dependency(2)",
+        [HIGH],
+        "dependency(2): PITs too large (neighbouring targets too often like each other).",
     ),
-    ("dependency(2)", [HIGH], "dependency(2): neighbouring targets more alike than predicted."),
     (
         "marginal",
         [LOW, INSIDE, LOW, WIDE, LOW],
-        "marginal: observed values lower than predicted in 0, 2 and 4; within the 95 % band in 1; "
-        "predictions too wide in 3.",
+        f"marginal: {SMALL} in 0, 2 and 4; within the 95 % band in 1; {MIDDLE} in 3.",
     ),
-    (
-        "copula",
-        [DeviationShape(True, 1, 1)],
-        "copula: observations too often above many samples in every target at once (values higher "
-        "than predicted, or targets that move together more) and a number of samples below that "
-        "varies more than predicted (targets that move together more, or predictions too narrow).",
-    ),
-    ("", [WIDE, WIDE], "values that vary less than predicted in 0 and 1."),
+    ("", [WIDE, WIDE], f"{MIDDLE} in 0 and 1."),
 ]
 
 
@@ -51,16 +46,23 @@ def test_sentences(label, shapes, sentence):
     assert reliability_caption(label, names, shapes) == sentence
 
 
-def test_densities_have_words_of_their_own():
-    low = reliability_caption("hdr", ["hdr"], [LOW])
-    high = reliability_caption("hdr", ["hdr"], [HIGH])
-    assert "density is low (predictions too narrow" in low
-    assert "density is high (predictions too wide" in high
-    signs = [s for s in itertools.product((-1, 0, 1), repeat=2) if any(s)]
-    for shift, spread in signs:
-        text = reliability_caption("hdr", ["hdr"], [DeviationShape(True, shift, spread)])
-        assert "observed values" not in text
+@pytest.mark.parametrize("label", EXPLANATIONS)
+def test_a_curve_alone_names_no_cause(label):
+    """Heavy tails, a wrong width and a wrong dependence may have the same curve."""
+    for shift, spread in itertools.product((-1, 0, 1), repeat=2):
+        text = reliability_caption(label, [label], [DeviationShape(True, shift, spread)])
+        assert not re.search(
+            r"narrow|wide|tails|than predicted|move together|bias|lower|higher", text
+        )
         assert text.count(".") == 1
+
+
+def test_what_tests_found_comes_first():
+    text = reliability_caption(
+        "marginal", ["a", "b", "c"], [WIDE, INSIDE, INSIDE], causes=["heavy tails", "skew", ""]
+    )
+    band = "within the 95 % band"
+    assert text == f"marginal: heavy tails in a; skew, though {band}, in b; {band} in c."
 
 
 def test_the_level_is_named():

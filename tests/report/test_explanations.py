@@ -4,10 +4,28 @@ from dataclasses import asdict
 
 import pytest
 
-from prerank.preranks import CLASSIC, PAPER, ThresholdExceedance
-from prerank.report.wording import EXPLANATIONS, explanation_of
+from prerank.preranks import (
+    CLASSIC,
+    PAPER,
+    Isotropy,
+    MinimumSpanningTree,
+    ReferenceDistance,
+    SampleDensity,
+    ThresholdExceedance,
+    Variogram,
+)
+from prerank.report.explanations import EXPLANATIONS, explanation_of
 
-NAMED = [*PAPER, *CLASSIC, ThresholdExceedance()]
+NAMED = [
+    *PAPER,
+    *CLASSIC,
+    ThresholdExceedance(),
+    Variogram.at_lags([1], shape=3),
+    Isotropy((2, 2)),
+    MinimumSpanningTree(),
+    ReferenceDistance(),
+    SampleDensity(),
+]
 
 
 @pytest.mark.parametrize("prerank", NAMED, ids=lambda prerank: prerank.name)

@@ -122,8 +122,10 @@ def test_captions_say_what_is_wrong_in_the_words_of_the_reliability_curves():
     y = noise * torch.tensor([1.0, 2.0, 0.4, 1.0]) + torch.tensor([0.0, 0.0, 0.0, -1.0])
     shown = PITHistogramDisplay.from_predictions(normal(600, 4), y, "marginal")
     assert shown.caption == (
-        "marginal: within the 95 % band in y0; predictions too narrow in y1; predictions too wide "
-        "in y2; observed values lower than predicted in y3."
+        "marginal: within the 95 % band in y0; PITs crowded at both ends (values too often far "
+        "from the predicted median) in y1; PITs crowded in the middle (values too often near the "
+        "predicted median) in y2; PITs too small (values too often below the predicted median) in "
+        "y3."
     )
     curves = ReliabilityDisplay.from_predictions(normal(600, 4), y, "marginal")
     assert shown.caption == curves.caption
@@ -163,7 +165,7 @@ def test_weighted_samples_have_no_band():
     assert shown.band is None
     assert shown.bands_ == []
     assert shown.ax_.get_legend() is None
-    assert "no band" in shown.caption
+    assert shown.caption == "scale: no band, since samples are weighted."
     assert PITHistogramDisplay.from_pits(torch.rand(60, 2), band=False).band is None
 
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from prerank.errors import InputTypeError
 from prerank.report import SelectionDisplay
 from prerank.training import Trial, choose_strength
+from prerank.training.selection import Skipped
 
 NOISE = np.array([-0.002, 0.0, 0.003])
 
@@ -44,6 +45,12 @@ def test_points_are_the_trace():
     assert texts(shown) == ["0", "3", "10", "30"]
     assert list(shown.budget_.get_xdata()) == pytest.approx([10, 10])
     assert any(list(line.get_ydata()) == [0, 0] for line in shown.ax_.lines)
+
+
+def test_the_caption_names_strengths_that_were_not_tried_on_all_splits():
+    skipped = Skipped(10.0, "does not improve the first run"), Skipped(300.0, "not tried")
+    caption = SelectionDisplay(replace(good(), skipped=skipped)).caption
+    assert caption == f"{good().reason}; not tried on all splits: 10 and 300."
 
 
 def test_error_bars_are_standard_errors():

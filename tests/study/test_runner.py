@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import prerank
@@ -20,7 +19,8 @@ from prerank.errors import InputError
 from prerank.study import Plan, Store, Unit, run_study
 from prerank.study.engines import InProcess, Processes, TaskError
 from prerank.training import Settings
-from study.tiny import contents, rows_of, tiny, write_table
+from study.disturbed import assert_same
+from study.tiny import contents, tiny, write_table
 
 SOURCE = Path(prerank.__file__).parents[1]
 SMALL = {"datasets": ("triple", "pair"), "variants": ("none", "marginal")}
@@ -53,12 +53,6 @@ def whole(data, tmp_path_factory):
         patch.setenv("PRERANK_DATA", str(data))
         assert run_study(small(), folder).left == ()
     return folder
-
-
-def assert_same(folder, other):
-    """Every number of two studies is the same, bit for bit."""
-    one, two = (rows_of(Store(path).results()) for path in (folder, other))
-    pd.testing.assert_frame_equal(one, two, check_exact=True)
 
 
 def files(folder):

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from prerank import MixtureRegressor
 from prerank.datasets import AR1Regression
 from prerank.distributions import affine
 from prerank.errors import InputError, ShapeError
 from prerank.models import MixtureNetwork
-from prerank.numerics.folds import draw_folds
+from prerank.numerics.folds import copied_rows, draw_folds
 from prerank.training import Partition, Settings, TrainingData, forecast_unseen, train
 
 SETTINGS = Settings(max_epochs=3, batch_size=32)
@@ -76,8 +77,8 @@ def test_a_forecast_does_not_know_its_own_row():
     moved = affine(after, loc, scale)
     unmoved = affine(before, old.loc[0, 0], old.scale[0, 0])
     same = torch.isclose(moved.loc, unmoved.loc, rtol=1e-9).flatten(1).all(1)
-    folds = draw_folds(90, folds=3, repeats=2)
-    assert bool(same[(folds == folds[:, 17:18]).all(0)].all())
+    unseen = torch.stack([torch.isin(torch.arange(90), rows) for rows in partition.unseen])
+    assert bool(same[(unseen == unseen[:, 17:18]).all(0)].all())
     assert bool(same[17])
     assert not bool(same.all())
 
@@ -103,6 +104,15 @@ def test_each_row_gets_the_forecasts_of_its_networks(partition):
                 scaler = data.y_scaler.select([run.split])
                 expected.append(first(scaler.loc + scaler.scale * own.loc[0, 0])[0])
         torch.testing.assert_close(dist.loc[place], torch.cat(expected), rtol=1e-5, atol=1e-5)
+
+
+def test_cross_fitting_keeps_the_network_of_a_single_split():
+    single = Partition.single(50, seed=3)
+    crossed = Partition.crossed(50, apart=False, seed=3)
+    assert crossed.members == (0,)
+    assert crossed.runs[0] == single.runs[0]
+    for rows, expected in zip(crossed.splits[0], single.splits[0], strict=True):
+        assert torch.equal(rows, expected)
 
 
 def test_the_fold_that_stops():
@@ -154,3 +164,41 @@ def test_a_single_split_holds_out_groups_or_the_last_block(kind):
 def test_what_is_refused(options, error, text):
     with pytest.raises(error, match=text):
         draw_folds(**options)
+
+
+def continuous(n, draw):
+    return draw.normal(size=(n, 2)), draw.normal(size=(n, 1))
+
+
+def graded(n, draw):
+    return draw.integers(0, 3, (n, 1)).astype(float), draw.integers(0, 3, (n, 1)).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "copied"),
+    [
+        (continuous, np.arange(40).repeat(4), True),
+        (continuous, np.arange(40), False),
+        (continuous, [*range(100), 0, 1], False),  # too few to give anything away
+        (graded, np.arange(160), False),  # equal by chance
+        (continuous, np.zeros(40, dtype=int), False),  # nothing to divide
+    ],
+    ids=["copies", "none", "few", "discrete", "one row"],
+)
+def test_copies_of_rows_are_found(table, rows, copied):
+    x, y = (part[rows] for part in table(160, np.random.default_rng(0)))
+    label = copied_rows(x, y)
+    assert (label is not None) == copied
+    if copied:
+        assert (label.reshape(40, 4) == label.reshape(40, 4)[:, :1]).all()
+        assert len(set(label)) == 40
+
+
+def test_copies_of_a_row_are_held_out_together():
+    x, y = (part.repeat(4, 0) for part in continuous(40, np.random.default_rng(0)))
+    options = {"method": "none", "hidden": (4,), "max_epochs": 3, "random_state": 0}
+    found = MixtureRegressor(**options).fit(x, y)
+    told = MixtureRegressor(**options).fit(x, y, groups=copied_rows(x, y))
+    alone = MixtureRegressor(**options).fit(x, y, groups=np.arange(160))
+    assert torch.equal(found.x_scaler_.loc, told.x_scaler_.loc)
+    assert not torch.equal(found.x_scaler_.loc, alone.x_scaler_.loc)

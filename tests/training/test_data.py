@@ -163,6 +163,8 @@ X, Y = table()
 NAN = X.copy()
 NAN[3, 2] = np.nan
 TRAIN, VALIDATION = splits()[0]
+WILD = Y.copy()
+WILD[VALIDATION[0], 1] = 1e30
 
 
 @pytest.mark.parametrize(
@@ -174,12 +176,25 @@ TRAIN, VALIDATION = splits()[0]
         (NAN, Y, splits(), InputError, "NaN"),
         (X, np.where(Y > 100, np.inf, Y), splits(), InputError, "y holds"),
         (X.astype(str), Y, splits(), InputTypeError, "x must"),
+        (X, WILD, splits(), InputError, rf"1e\+30 in row {VALIDATION[0]} of column 1"),
         (X, Y, [], InputError, "splits"),
         (X, Y, [(TRAIN, VALIDATION), (TRAIN[1:], VALIDATION)], InputError, "same sizes"),
         (X, Y, [(TRAIN[:1], VALIDATION)], InputError, "1 training"),
         (X, Y, [(TRAIN, VALIDATION[:1])], InputError, "1 validation"),
     ],
-    ids=["vector", "rows", "stack", "nan", "inf", "text", "none", "sizes", "one train", "one val"],
+    ids=[
+        "vector",
+        "rows",
+        "stack",
+        "nan",
+        "inf",
+        "text",
+        "wild",
+        "none",
+        "sizes",
+        "one train",
+        "one val",
+    ],
 )
 def test_what_cannot_be_used_is_refused(x, y, parts, error, match):
     with pytest.raises(error, match=match):

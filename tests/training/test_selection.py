@@ -92,9 +92,9 @@ def test_choice(case):
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        ([shifted(1, 0.03, 0.2), shifted(3, 0.04, 0.4)], "costs more"),
+        ([shifted(1, 0.03, 0.2), shifted(3, 0.04, 0.4)], "is within the budget"),
         ([shifted(1, -0.01, 0.0), shifted(3, 0.04, 0.4)], "no strength improves"),
-        ([trial(1, [0, 0, 0], [1, 1, math.inf]), shifted(3, 0.04, 0.4)], "costs more"),
+        ([trial(1, [0, 0, 0], [1, 1, math.inf]), shifted(3, 0.04, 0.4)], "is within the budget"),
         ([trial(1, [0, 0, 0], [1, 1, math.inf])], "no strength gives a finite energy score"),
         ([trial(1, [0, 0, math.nan], BASE.energy)], "no strength improves"),
         ([shifted(3, 0.03, 0.02)], r"strength 3 .*0\.0300 against 0\.0600.*\+2\.0%"),
@@ -254,6 +254,67 @@ def test_a_budget_of_likelihood():
         choose_strength([BASE], nll_budget=0.1)
     with pytest.raises(InputError, match="nll_budget must not be negative"):
         choose_strength([base], nll_budget=-0.1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "spread", "expected"),
+    [
+        # Costs of 6 % in every row.
+        (20, 0.0, 1.0),
+        # 6 % in the mean, with a standard deviation of .3 in each row: two standard errors of
+        # 3 x 20 rows are 7.7 %, of 3 x 2,000 rows .8 %.
+        (20, 0.3, None),
+        (2000, 0.3, 1.0),
+    ],
+)
+def test_a_cost_is_judged_with_the_noise_of_its_rows(rows, spread, expected):
+    """The three runs agree: only their rows say that the mean is a matter of chance."""
+    shape = (3, rows)
+    noise = spread * np.where(np.arange(rows) % 2, 1.0, -1.0)
+    own = np.linspace(0.5, 1.5, rows)  # what the paired rows share cancels
+    base = trial(0, [0.05, 0.06, 0.07], np.broadcast_to(own, shape))
+    dear = trial(1, [0.01, 0.02, 0.03], base.energy * 1.06 + noise)
+    selection = choose_strength([base, dear])
+    assert selection.strength == expected
+    assert selection.trace[1].energy_ratio == pytest.approx(1.06)
+    error = spread / (3 * (rows - 1)) ** 0.5
+    assert selection.trace[1].ratio_se == pytest.approx(error, abs=1e-9)
+
+
+def test_one_wild_row_hides_no_cost():
+    """All rows cost 15 % but one, which is a thousand times as large as they are."""
+    energy = np.ones((3, 20))
+    energy[0, 0] = 1000.0
+    base = trial(0, [0.05, 0.06, 0.07], energy)
+    dear = trial(1, [0.01, 0.02, 0.03], np.where(energy > 1, energy, 1.15 * energy))
+    selection = choose_strength([base, dear])
+    assert selection.strength is None
+    assert selection.trace[1].energy_ratio == pytest.approx((59 * 1.15 + 10) / 69)
+    assert choose_strength([base, replace(dear, energy=1.02 * energy)]).strength == 1
+    # The wild row itself counts by its ratio.
+    worse = energy * np.where(energy > 1, 2.0, 1.0)
+    assert choose_strength([base, replace(dear, energy=worse)]).strength is None
+
+
+@pytest.mark.parametrize("lost", [0.6, 6.0])
+def test_a_few_rows_that_lose_likelihood_count(lost):
+    """Heavy tails: a tenth of the rows loses, the others gain, and the mean change is 0."""
+    rows = np.where(np.arange(20) % 10 == 0, lost, -lost / 9)
+    base = replace(BASE, energy=np.ones((3, 20)), nll=np.zeros((3, 20)))
+    changed = replace(base, strength=1.0, excess=BASE.excess - 0.03, nll=np.tile(rows, (3, 1)))
+    selection = choose_strength([base, changed], nll_budget=0.25)
+    assert selection.trace[1].nll_change == pytest.approx(0, abs=1e-9)
+    # Two standard errors of 60 rows are .05 and .53 nats.
+    assert selection.strength == (1.0 if lost < 1 else None)
+
+
+def test_what_is_returned_is_judged_on_its_own_rows():
+    """6 % with two standard errors of 2.7 % in 3 x 160 rows, of 4.7 % in the 160 of one run."""
+    rows = 0.06 + 0.3 * np.where(np.arange(160) % 2, 1.0, -1.0)
+    base = replace(BASE, energy=np.ones((3, 160)))
+    dear = replace(base, strength=1.0, excess=BASE.excess - 0.03, energy=1 + np.tile(rows, (3, 1)))
+    assert choose_strength([base, dear]).strength == 1
+    assert choose_strength([base, dear], returned=[0]).strength is None
 
 
 def test_table_columns():
@@ -438,7 +499,7 @@ def test_does_not_extend_past_the_smallest():
     runs = Runs(lambda s: 1 / (1 + s), lambda s: 0.0 if s == 0 else 1.0)
     selection = search_strength(runs)
     assert selection.strength is None
-    assert "costs more" in selection.reason
+    assert "is within the budget" in selection.reason
     assert 0.03 <= min(s for s in runs.tried if s > 0) <= 0.1
     assert len(runs.tried) < 12
 

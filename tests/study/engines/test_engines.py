@@ -164,6 +164,15 @@ def test_several_tasks_are_given_to_worker_processes(monkeypatch, options, kind,
     assert type(open_engine(**options)) is kind
 
 
+def test_where_there_can_be_no_workers_units_run_here(monkeypatch):
+    """As on Windows."""
+    monkeypatch.setattr("prerank.study.engines.processes.AVAILABLE", False)
+    assert type(open_engine(tasks=9)) is InProcess
+    for options in ({"workers": 2}, {"name": "processes"}):
+        with pytest.raises(InputError, match="Linux or macOS: take the engine 'local'"):
+            open_engine(**options)
+
+
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
     with pytest.raises(InputError, match=r"RayCluster needs ray: pip install 'prerank\[ray\]'"):
@@ -223,6 +232,13 @@ def test_workers_share_the_cores():
     # torch heeds the last of them: two threads on a busy machine wait for each other.
     assert (asked["OMP_NUM_THREADS"], asked["MKL_NUM_THREADS"]) == ("1", "1")
     assert surroundings(0, 10**6, {"OMP_NUM_THREADS": "64"})["OMP_NUM_THREADS"] == "1"
+
+
+def test_threads_of_workers_sleep_unless_the_environment_decides():
+    assert surroundings(0, 1, {})["OMP_WAIT_POLICY"] == "passive"
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+        chosen = surroundings(0, 1, {name: "7"})
+        assert (chosen[name], chosen.get("OMP_WAIT_POLICY", "7")) == ("7", "7")
 
 
 def test_workers_take_turns_on_the_gpus():

@@ -84,6 +84,27 @@ def test_workers_of_ray_do_not_search_the_current_folder(tmp_path, function):
     assert ran(tmp_path) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", ["", "."])
+def test_processes_of_ray_do_not_search_the_current_folder(tmp_path, entry):
+    """Its own ones take PYTHONPATH as it stands; the driver has its modules by then."""
+    pytest.importorskip("ray")
+    trap = f"import os; open({str(tmp_path)!r} + f'/ran{{os.getpid()}}', 'w').close()"
+    lines = f"""
+import os, pathlib, ray
+from prerank.study.engines import RayCluster
+os.environ["PYTHONPATH"] += os.pathsep + {entry!r}
+for name in ("sitecustomize", "json", "torch"):
+    pathlib.Path(name + ".py").write_text({trap!r})
+before = os.environ["PYTHONPATH"]
+"""
+    code = lines + USE.format(engine="RayCluster", function="abs")
+    done = start("-c", f"{code}\nassert os.environ['PYTHONPATH'] == before", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "{'minus three': 3}" in done.stdout
+    assert ran(tmp_path) == []
+
+
 def test_what_counts_as_the_folder_of_a_function(tmp_path, monkeypatch):
     home = Path(__file__).parents[2]
     for folder, kept in ((home, True), (home / "study", False), (tmp_path, False)):

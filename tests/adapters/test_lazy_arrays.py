@@ -1,0 +1,165 @@
+"""Arrays of dask and zarr stores are read where they are needed."""
+
+import json
+import os
+import warnings
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import prerank
+from adapters.judging import load
+from cli.commands import call
+from named_fields import EVENT, MEMBERS, TIMES, fields, shuffled
+from prerank.adapters import named_forecast
+from prerank.adapters.named_forecasts import NamedForecast
+from prerank.diagnosis import measurement
+from prerank.errors import InputError
+from prerank.files import read_forecasts, read_samples
+
+dask = load("dask")
+da = load("dask.array")
+load("zarr")
+
+SAMPLES, Y = fields(0.6, dtype=np.float32)
+BLOCK = 20 * MEMBERS * 6
+
+
+def stored(array, path):
+    """A store of format 2, which has text too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (array if isinstance(array, xr.Dataset) else array.to_dataset()).to_zarr(
+            path, zarr_format=2, consolidated=False
+        )
+    return path
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stores")
+    return stored(shuffled(SAMPLES), folder / "fc.zarr"), stored(Y, folder / "obs.zarr")
+
+
+def opened(path, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_zarr(path, consolidated=False, **options)
+
+
+LAZY = {
+    "dask": lambda stores: (SAMPLES.chunk(time=20), Y.chunk(time=30)),
+    "datasets of dask": lambda stores: tuple(opened(path) for path in stores),
+    "stores without dask": lambda stores: tuple(opened(path, chunks=None) for path in stores),
+}
+
+
+@pytest.mark.parametrize("kind", LAZY)
+def test_lazy_arrays_give_the_same(kind, stores):
+    samples, y = LAZY[kind](stores)
+    score = prerank.energy_score(samples, y, target=EVENT)
+    xr.testing.assert_allclose(score, prerank.energy_score(SAMPLES, Y, target=EVENT))
+    found = prerank.diagnose(samples, y, target=EVENT, preranks="location")
+    expected = prerank.diagnose(SAMPLES, Y, target=EVENT, preranks="location")
+    assert found.records() == expected.records()
+
+
+def test_a_block_reads_its_rows_alone():
+    read = []
+
+    def values(block, block_info=None):
+        read.append(block_info[0]["array-location"][1])
+        return block
+
+    watched = SAMPLES.copy(data=da.from_array(SAMPLES.to_numpy(), (-1, 20, -1, -1)))
+    watched.data = watched.data.map_blocks(values, dtype=np.float32)
+    with dask.config.set(scheduler="synchronous"):
+        blocks = named_forecast(watched, Y, target=EVENT).blocks(BLOCK)
+        read.clear()  # dask may have looked at the type
+        for start in range(0, TIMES, 20):
+            dist, _ = next(blocks)
+            assert dist.batch_shape == (20,)
+            assert set(read) == {(start, start + 20)}
+            read.clear()
+
+
+def test_stores_are_files_of_forecasts(stores):
+    options = {"target": EVENT, "sample": "number", "by": "time.season"}
+    found = read_forecasts(*stores, **options)
+    direct = named_forecast(SAMPLES, Y, target=EVENT)
+    assert found.targets == tuple(f"t2m/{name}" for name in direct.y.columns)
+    np.testing.assert_array_equal(found.samples, direct.dist.samples)
+    np.testing.assert_array_equal(found.observations, direct.y)
+    assert found.groups == tuple(Y.time.dt.season.to_numpy())
+
+
+def test_a_store_is_diagnosed_on_the_command_line(stores):
+    files = ["--samples", stores[0], "--observations", stores[1]]
+    done = call("diagnose", *files, "--member=number", "--target=station,lead", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["verdict"]["mood"] == "bad"
+
+
+def test_samples_of_a_store_are_written_to_netcdf(stores, tmp_path):
+    new = read_samples(stores[0], "t2m", target=EVENT)
+    path = new.write(tmp_path / "new.nc", 2 * new.values)
+    with xr.open_dataset(path, engine="h5netcdf") as written:
+        xr.testing.assert_equal(written["t2m"], 2 * shuffled(SAMPLES))
+
+
+def pickled(path):
+    about = path / "t2m" / ".zarray"
+    found = json.loads(about.read_text())
+    about.write_text(json.dumps({**found, "dtype": "|O", "filters": [{"id": "pickle"}]}))
+
+
+def linked(path):
+    chunk = next((path / "t2m").glob("0.*"))
+    os.replace(chunk, path.parent / "elsewhere")
+    chunk.symlink_to(path.parent / "elsewhere")
+
+
+def claiming(path):
+    about = path / "t2m" / ".zarray"
+    about.write_text(json.dumps({**json.loads(about.read_text()), "shape": [2, 1000, 10**6, 2]}))
+
+
+HARM = {
+    "code": (pickled, "holds pickled objects, which can run code"),
+    "a link": (linked, "is a link: copy its values into the store"),
+    "no values": (claiming, "claims to hold"),
+    "no metadata": (lambda path: (path / ".zgroup").write_text("{"), "not a zarr store"),
+}
+
+
+@pytest.mark.parametrize("case", HARM)
+def test_stores_that_do_harm_are_refused(case, tmp_path):
+    harm, message = HARM[case]
+    path = stored(Y.expand_dims(number=2).drop_vars(list(Y.coords)), tmp_path / "s.zarr")
+    harm(path)
+    with pytest.raises(InputError, match=f"^{path}: .*{message}"):
+        read_forecasts(path, tmp_path / "y.csv")
+
+
+def test_many_rows_are_diagnosed_in_blocks(monkeypatch):
+    """PITs are uniform within ranks at random, so errors of 20 members differ by less than 1/20."""
+    whole = prerank.diagnose(SAMPLES, Y, target=EVENT, preranks="marginal+scale")
+    sizes, blocks = [], NamedForecast.blocks
+
+    def small(forecast):
+        for dist, y in blocks(forecast, BLOCK):
+            sizes.append(len(y))
+            yield dist, y
+
+    monkeypatch.setattr(NamedForecast, "blocks", small)
+    monkeypatch.setattr(measurement, "MANY_ROWS", 50)
+    lazy = prerank.diagnose(
+        SAMPLES.chunk(time=20), Y.chunk(time=30), target=EVENT, preranks="marginal+scale"
+    )
+    assert len(sizes) > 1
+    assert sum(sizes) == lazy.n == whole.n
+    assert lazy.units == whole.units
+    for one, other in zip(lazy.findings, whole.findings, strict=True):
+        assert (one.prerank, one.component) == (other.prerank, other.component)
+        assert abs(one.pce - other.pce) < 1 / 20

@@ -1,7 +1,6 @@
 """Criteria that the calibration head was set, and which of them its results reach."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -18,17 +17,10 @@ from head_results import (
     Results,
     Unit,
 )
+from marked_pages import Verdict
 
 MANY_ROWS = 1_000
 WORSE_WITH_FIVE = 2
-
-
-class Verdict(NamedTuple):
-    """One criterion: what was found, and where and by how much it is missed."""
-
-    criterion: str
-    found: str
-    missed: list[str]
 
 
 def verdicts(results: Results) -> Iterator[Verdict]:

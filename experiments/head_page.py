@@ -7,8 +7,8 @@ minutes, and written to `perfect.csv` beside the files; `--keep` reads it from t
 """
 
 import argparse
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -25,6 +25,7 @@ from head_results import (
     Results,
     Unit,
 )
+from marked_pages import filled, markdown, verdict_table
 from perfection import overlap
 
 PART, MILLIONTH, SECONDS = Unit(1e4, sign=""), Unit(1e6, sign=""), Unit(digits=1, sign="")
@@ -32,7 +33,6 @@ ERRORS = {"excess": PART, "largest": PART, "unseen": PART, "squared": MILLIONTH}
 SCORES = {change: Unit(digits=3) for change in CHANGES}
 SCORES |= {"energy_change": Unit(100, 2), "variogram_change": Unit(100, 2), "seconds": SECONDS}
 SCORE_NAMES = ["NLL", "NLL trimmed", "NLL median", "energy %", "variogram %", "seconds"]
-MARKED = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def cells(found: pd.Series, units: dict[str, Unit]) -> list[str]:
@@ -40,19 +40,9 @@ def cells(found: pd.Series, units: dict[str, Unit]) -> list[str]:
     return [unit(found[name]) for name, unit in units.items()]
 
 
-def markdown(header: Iterable[str], lines: Iterable[Iterable[str]], text: int = 1) -> str:
-    """A table whose first columns are text."""
-    names = list(header)
-    rule = ["---"] * text + ["---:"] * (len(names) - text)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [names, rule, *map(list, lines)])
-
-
 def verdict(results: Results) -> str:
     """All criteria, and how many are reached."""
-    found = list(verdicts(results))
-    lines = [(v.criterion, v.found, ", ".join(v.missed) or "reached") for v in found]
-    total = f"{sum(not v.missed for v in found)} of {len(found)} criteria are reached."
-    return f"{total}\n\n{markdown(['criterion', 'found', 'reached, or missed by'], lines, 3)}"
+    return verdict_table(verdicts(results))
 
 
 def calibration(results: Results, datasets: list[str]) -> str:
@@ -145,9 +135,9 @@ TABLES: dict[str, Callable[[Results], str]] = {
 }
 
 
-def filled(page: str, results: Results) -> str:
-    """The text of a page with all tables between their markers."""
-    return MARKED.sub(lambda m: f"{m[1]}\n{TABLES[m[2]](results)}\n\n{m[3]}", page)
+def page_tables(results: Results) -> dict[str, Callable[[], str]]:
+    """Tables of the page by their markers."""
+    return {name: partial(table, results) for name, table in TABLES.items()}
 
 
 def main() -> None:
@@ -158,7 +148,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="read perfect.csv, simulate nothing")
     options = parser.parse_args()
     results = Results(options.tables, keep=options.keep)
-    options.page.write_text(filled(options.page.read_text(), results))
+    options.page.write_text(filled(options.page.read_text(), page_tables(results)))
     print(verdict(results))
 
 

@@ -1,1 +1,1 @@
-"""Parts of `experiments/evidence.py`: one module each, with a function `lines(data_sets)`."""
+"""Parts of `experiments/evidence.py`, which says what a part has."""

@@ -29,46 +29,40 @@ DEPENDENCE = {"time order, series .6": 0.6, "clusters of 10": 0.5, "independent 
 SHARED = (0.0, 0.8)  # correlation of the two series
 
 
-def lines(data_sets: int = 400) -> Iterator[dict[str, object]]:
-    """Coverage of 95 % intervals, and rejections of no difference."""
-    for dependence, strength in DEPENDENCE.items():
-        for shared in SHARED:
-            for pair, changes in PAIRS.items():
-                found = [
-                    _one(dependence, strength, shared, changes, seed) for seed in range(data_sets)
-                ]
-                for measure in ("excess", "score"):
-                    for event, place in (("covered", 0), ("difference found", 1)):
-                        yield {
-                            "event": f"{measure}: {event}",
-                            "pair": pair,
-                            "rows": ROWS,
-                            "dependence": dependence,
-                            "shared": shared,
-                            "rate": float(np.mean([one[measure][place] for one in found])),
-                            "data_sets": data_sets,
-                        }
+CELLS = [
+    ({"pair": pair, "rows": ROWS, "dependence": dependence, "shared": shared}, 400)
+    for dependence in DEPENDENCE
+    for shared in SHARED
+    for pair in PAIRS
+]
 
 
-def _one(
-    dependence: str, strength: float, shared: float, changes: tuple[Change, Change], seed: int
-) -> dict[str, tuple[bool, bool]]:
-    rows, x = _series(dependence, strength, seed)
-    second = shared * x[:, 0] + np.sqrt(1 - shared**2) * x[:, 1]
-    moved = [
-        shift + spread * one
-        for (shift, spread), one in zip(changes, (x[:, 0], second), strict=True)
-    ]
-    a, b = (torch.special.ndtr(one).unsqueeze(-1) for one in moved)
+def outcomes(
+    seeds: range, *, pair: str, rows: int, dependence: str, shared: float
+) -> Iterator[dict[str, bool]]:
+    """Whether the 95 % intervals cover, and whether no difference is rejected."""
+    changes = PAIRS[pair]
     errors = [_true_error(change) for change in changes]
     # Of a score, the square of the error of a forecast of 0 will do: its mean is known.
     squares = [shift**2 + spread**2 for shift, spread in changes]
-    return {
-        "excess": _event(pce_difference([a], [b], rows), errors[0] - errors[1]),
-        "score": _event(
-            score_difference(moved[0].square(), moved[1].square(), rows), squares[0] - squares[1]
-        ),
-    }
+    for seed in seeds:
+        dependent, x = _series(dependence, DEPENDENCE[dependence], seed)
+        second = shared * x[:, 0] + np.sqrt(1 - shared**2) * x[:, 1]
+        moved = [
+            shift + spread * one
+            for (shift, spread), one in zip(changes, (x[:, 0], second), strict=True)
+        ]
+        a, b = (torch.special.ndtr(one).unsqueeze(-1) for one in moved)
+        scores = (one.square() for one in moved)
+        found = {
+            "excess": _event(pce_difference([a], [b], dependent), errors[0] - errors[1]),
+            "score": _event(score_difference(*scores, dependent), squares[0] - squares[1]),
+        }
+        yield {
+            f"{measure}: {event}": holds
+            for measure, both in found.items()
+            for event, holds in zip(("covered", "difference found"), both, strict=True)
+        }
 
 
 def _event(found: PairedDifference, truth: float) -> tuple[bool, bool]:

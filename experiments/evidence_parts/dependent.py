@@ -7,15 +7,17 @@ are. Power is that at independence (autoregression 0), against forecasts that ar
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 import prerank
-from prerank.calibration import component_null, null_pce, p_value, pce
 from prerank.calibration.dependent_rows import DependentRows, row_units
 from prerank.calibration.rotations import dependent_evidence
+from prerank.calibration.uniformity import component_p_values, joint_p_value
 from prerank.pits import ProjectedPIT, project_pits
 from prerank.preranks import applicable
 
@@ -23,18 +25,58 @@ ROWS, SAMPLES, ROTATED = 500, 40, 999
 SERIES = (0.0, 0.3, 0.6, 0.7)
 FAULTS = {"shift .1": (0.1, 1.0), "spread 1.1": (0.0, 1.1), "spread .9": (0.0, 0.9)}
 TESTS = ("time order", "independent rows")
-_STACK = 20
+
+CELLS = [
+    ({"event": event, "targets": dim, "series": series, "rows": ROWS}, count)
+    for dim in (2, 8)
+    for event, series, count in (
+        *(("size", series, 1000) for series in SERIES),
+        *((fault, 0.0, 500) for fault in FAULTS),
+    )
+]
+CELLS += [
+    ({"event": "diagnose", "targets": 2, "series": series, "rows": rows}, 200)
+    for series, rows in ((0.0, ROWS), (0.6, ROWS), (0.7, 1000))
+]
 
 
-def lines(data_sets: int = 1000) -> Iterator[dict[str, object]]:
-    """Sizes, power at independence (a quarter of the data sets), and verdicts (a tenth)."""
-    for dim in (2, 8):
-        for series in SERIES:
-            yield from _cells("size", dim, series, (0.0, 1.0), data_sets)
-        for fault, change in FAULTS.items():
-            yield from _cells(fault, dim, 0.0, change, max(1, data_sets // 4))
-    for series, rows in ((0.0, ROWS), (0.6, ROWS), (0.7, 1000)):
-        yield from _verdicts(series, rows, max(1, data_sets // 10))
+def outcomes(
+    seeds: range, *, event: str, targets: int, series: float, rows: int
+) -> Iterator[dict[str, bool]]:
+    """Which p-values are at most .05, by pre-rank and test; whether verdicts are bad."""
+    if event == "diagnose":
+        yield from (_verdicts(series, rows, seed) for seed in seeds)
+        return
+    shift, spread = FAULTS.get(event, (0.0, 1.0))
+    shape = (len(seeds), rows, targets)
+    y = shift + spread * autoregression(series, shape, seed=seeds[0])
+    dist = forecast(shape)
+    results = project_pits(
+        dist,
+        y,
+        applicable("all", dist)[0],
+        n_samples=SAMPLES,
+        generator=seeds[0],
+        with_null_pits=event != "size",  # for several components, and at a price
+    )
+    order = row_units(range(rows), None, rows)
+    assert order is not None
+    for model in range(len(seeds)):
+        found = {}
+        for result in results:
+            for test, p in _p_values(result, model, order).items():
+                found[f"{result.prerank.label}: {test}"] = p <= 0.05
+        yield found
+
+
+def lines(cell: dict[str, Any], table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """One line for each pre-rank and test."""
+    for name, rate in table.mean().items():
+        what, _, test = str(name).partition(": ")
+        line = {**cell, "prerank": what, "test": test, "rate": rate, "data_sets": len(table)}
+        if cell["event"] == "diagnose":  # what is an event there
+            line |= {"event": f"diagnose: {what}", "prerank": "all"}
+        yield line
 
 
 def autoregression(series: float, shape: tuple[int, int, int], seed: int) -> Tensor:
@@ -57,76 +99,24 @@ def forecast(shape: tuple[int, int, int]) -> MultivariateNormal:
     return MultivariateNormal(torch.zeros(shape, dtype=torch.float64), scale_tril=factor)
 
 
-def _cells(
-    event: str, dim: int, series: float, change: tuple[float, float], data_sets: int
-) -> Iterator[dict[str, object]]:
-    order = row_units(range(ROWS), None, ROWS)
-    assert order is not None
-    rejected: dict[tuple[str, str], int] = {}
-    for first in range(0, data_sets, _STACK):
-        shape = (min(_STACK, data_sets - first), ROWS, dim)
-        y = change[0] + change[1] * autoregression(series, shape, seed=1000 * dim + first)
-        dist = forecast(shape)
-        results = project_pits(
-            dist,
-            y,
-            applicable("all", dist)[0],
-            n_samples=SAMPLES,
-            generator=first,
-            with_null_pits=event != "size",  # for several components, and at a price
-        )
-        for result in results:
-            for model in range(shape[0]):
-                for test, p in _p_values(result, model, order).items():
-                    key = result.prerank.label, test
-                    rejected[key] = rejected.get(key, 0) + (p <= 0.05)
-    for (label, test), count in rejected.items():
-        yield {
-            "event": event,
-            "targets": dim,
-            "series": series,
-            "rows": ROWS,
-            "prerank": label,
-            "test": test,
-            "rate": count / data_sets,
-            "data_sets": data_sets,
-        }
-
-
 def _p_values(result: ProjectedPIT, model: int, order: DependentRows) -> dict[str, float]:
     z = result.z[model]
     found = {TESTS[0]: dependent_evidence(z, order, n_null=ROTATED).overall}
-    if result.null_pits is not None:
-        null = component_null(z, result.null_pits[:, model], n_null=499, generator=model).numpy()
-        found[TESTS[1]] = p_value(float(pce(z).mean()), null)
-    elif z.shape[-1] == 1:
-        found[TESTS[1]] = p_value(float(pce(z)), null_pce(len(z)))
+    if z.shape[-1] == 1:
+        found[TESTS[1]] = float(component_p_values(z))
+    elif result.null_pits is not None:
+        pool = result.null_pits[:, model]
+        found[TESTS[1]] = joint_p_value(z, pool, n_null=499, generator=model)
     return found
 
 
-def _verdicts(series: float, rows: int, data_sets: int) -> Iterator[dict[str, object]]:
-    found = {test: [0, 0] for test in TESTS}
-    for number in range(data_sets):
-        shape = (1, rows, 2)
-        y = autoregression(series, shape, seed=number)[0]
-        for test, time in zip(TESTS, (range(rows), None), strict=True):
-            one = prerank.diagnose(_single(rows), y, time=time)
-            found[test][0] += one.verdict().status == "bad"
-            found[test][1] += one.serial is not None
-    for test, counts in found.items():
-        for event, count in zip(("diagnose: bad", "diagnose: serial"), counts, strict=True):
-            yield {
-                "event": event,
-                "targets": 2,
-                "series": series,
-                "rows": rows,
-                "prerank": "all",
-                "test": test,
-                "rate": count / data_sets,
-                "data_sets": data_sets,
-            }
-
-
-def _single(rows: int) -> MultivariateNormal:
+def _verdicts(series: float, rows: int, seed: int) -> dict[str, bool]:
+    y = autoregression(series, (1, rows, 2), seed)[0]
     whole = forecast((1, rows, 2))
-    return MultivariateNormal(whole.loc[0], scale_tril=whole.scale_tril[0])
+    dist = MultivariateNormal(whole.loc[0], scale_tril=whole.scale_tril[0])
+    found = {}
+    for test, time in zip(TESTS, (range(rows), None), strict=True):
+        one = prerank.diagnose(dist, y, time=time)
+        found[f"bad: {test}"] = one.verdict().status == "bad"
+        found[f"serial: {test}"] = one.serial is not None
+    return found

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal
@@ -11,47 +13,59 @@ from prerank import Ensemble, Monitor
 from prerank.calibration.monitoring import EProcess
 
 ROWS, LATE, DIM, ALPHA = 2000, 1000, 3, 0.01
-_BLOCK = 100  # streams at a time, so that their capital stays in the cache
+FAULTS = ("bias .5", "sd ratio .7", "lost correlation")
 
 
-def lines(data_sets: int = 2000) -> Iterator[dict[str, object]]:
-    """False alarms at the level of PITs and end to end, and rows until a fault is found."""
-    for lead in (1, 3):
-        starts = range(0, data_sets, _BLOCK)
-        peaks = torch.cat([_peaks(seed, lead) for seed in starts])[:data_sets]
-        for alpha in (0.01, 0.05, 0.2):
-            rate = float((peaks >= 1 / alpha).double().mean())
-            yield _line("PITs, calibrated", lead, alpha, rate, data_sets)
-    few = max(data_sets // 50, 20)
-    for kind in ("normal", "20 members"):
-        found = [_delay(seed, "none", 0, kind) for seed in range(few)]
-        yield _line(f"{kind}, calibrated", 1, ALPHA, _share(found), few)
-    for start in (0, LATE):
-        for fault in ("bias .5", "sd ratio .7", "lost correlation"):
-            found = [_delay(seed, fault, start, "normal") for seed in range(few)]
-            delays = [row - start + 1 for row in found if row is not None and row >= start]
-            line = _line(f"normal, {fault} from row {start}", 1, ALPHA, len(delays) / few, few)
-            delays += [ROWS] * (few - len(delays))
-            median, late = (
-                torch.tensor(delays)
-                .double()
-                .quantile(torch.tensor([0.5, 0.9], dtype=torch.float64))
-            )
-            yield line | {"median_delay": float(median), "delay_90": float(late)}
+CELLS = [
+    ({"scenario": "PITs, calibrated", "rows": ROWS, "lead": lead, "alpha": alpha}, 2000)
+    for lead in (1, 3)
+    for alpha in (0.01, 0.05, 0.2)
+]
+CELLS += [
+    ({"scenario": f"{kind}, {fault}", "rows": ROWS, "lead": 1, "alpha": ALPHA}, 40)
+    for kind, fault in (
+        ("normal", "calibrated"),
+        ("20 members", "calibrated"),
+        *(("normal", f"{fault} from row {start}") for start in (0, LATE) for fault in FAULTS),
+    )
+]
 
 
-def _line(scenario: str, lead: int, alpha: float, rate: float, n: int) -> dict[str, object]:
-    common = {"scenario": scenario, "rows": ROWS, "lead": lead, "alpha": alpha}
-    return common | {"event": "alarm", "rate": rate, "data_sets": n}
+def outcomes(
+    seeds: range, *, scenario: str, rows: int, lead: int, alpha: float
+) -> Iterator[dict[str, float]]:
+    """Whether there is an alarm, and how many rows after the fault."""
+    kind, _, what = scenario.partition(", ")
+    if kind == "PITs":
+        for peak in _peaks(seeds, lead):
+            yield {"alarm": bool(peak >= 1 / alpha)}
+        return
+    fault, _, row = what.partition(" from row ")
+    start = int(row or 0)
+    for seed in seeds:
+        alarm = _alarm_row(seed, fault, start, kind)
+        late = alarm is not None and alarm >= start
+        if not row:
+            yield {"alarm": alarm is not None}
+        else:
+            yield {"alarm": late, "delay": alarm - start + 1 if late else ROWS}
 
 
-def _peaks(seed: int, lead: int) -> Tensor:
+def lines(cell: dict[str, Any], table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """One line for each scenario, with the quantiles of the delay."""
+    line = {**cell, "event": "alarm", "rate": table.alarm.mean(), "data_sets": len(table)}
+    if "delay" in table.dropna(axis=1):
+        line |= {"median_delay": table.delay.median(), "delay_90": table.delay.quantile(0.9)}
+    yield line
+
+
+def _peaks(seeds: range, lead: int) -> Tensor:
     """Largest evidence of calibrated streams with five components that depend on each other.
 
     With a lead of h rows, errors are moving averages of h shocks: dependent in between.
     """
-    noise = torch.Generator().manual_seed(seed)
-    shape = (ROWS + lead - 1, _BLOCK, 5)
+    noise = torch.Generator().manual_seed(seeds[0])
+    shape = (ROWS + lead - 1, len(seeds), 5)
     shocks = torch.randn(shape, generator=noise) + torch.randn((*shape[:2], 1), generator=noise)
     errors = sum(shocks[k : k + ROWS] for k in range(lead)) / math.sqrt(2 * lead)
     z = torch.special.ndtr(errors.double())
@@ -59,7 +73,7 @@ def _peaks(seed: int, lead: int) -> Tensor:
     return torch.stack([path.amax(0) for path in paths]).amax(0) / lead
 
 
-def _delay(seed: int, fault: str, start: int, kind: str) -> int | None:
+def _alarm_row(seed: int, fault: str, start: int, kind: str) -> int | None:
     """Row of the alarm; the truth has a correlation of .5 and one standard deviation."""
     noise = torch.Generator().manual_seed(seed)
     cov = 0.5 * torch.eye(DIM) + 0.5
@@ -79,7 +93,3 @@ def _delay(seed: int, fault: str, start: int, kind: str) -> int | None:
     monitor = Monitor(alpha=ALPHA, seed=seed)
     monitor.update(dist, y)
     return monitor.alarm_row
-
-
-def _share(found: list[int | None]) -> float:
-    return sum(row is not None for row in found) / len(found)

@@ -1,7 +1,6 @@
 """The omnibus test: size, and power for dependence beyond correlation."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,21 +64,17 @@ SCENARIOS: dict[str, Draw] = {
 }
 
 
-def lines(data_sets: int = 400) -> Iterator[dict[str, Any]]:
-    """One line for each scenario, number of rows and of targets."""
-    for name, draw in SCENARIOS.items():
-        for n, targets in ((300, 3), (300, 8), (1_000, 8)):
-            found = 0
-            for seed in range(data_sets):
-                generator = torch.Generator().manual_seed(seed)
-                z = draw(n, targets, generator)
-                pool = torch.rand(MEMBERS, n, targets, generator=generator, dtype=torch.float64)
-                found += omnibus_test(z, pool, n_null=199, generator=seed).p_value <= 0.05
-            yield {
-                "scenario": name,
-                "n": n,
-                "targets": targets,
-                "event": "p <= .05",
-                "rate": found / data_sets,
-                "data_sets": data_sets,
-            }
+CELLS = [
+    ({"scenario": name, "n": n, "targets": targets}, 100)
+    for name in SCENARIOS
+    for n, targets in ((300, 3), (300, 8), (1_000, 8))
+]
+
+
+def outcomes(seeds: range, *, scenario: str, n: int, targets: int) -> Iterator[dict[str, bool]]:
+    """Whether the test rejects."""
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(seed)
+        z = SCENARIOS[scenario](n, targets, generator)
+        pool = torch.rand(MEMBERS, n, targets, generator=generator, dtype=torch.float64)
+        yield {"p <= .05": omnibus_test(z, pool, n_null=199, generator=seed).p_value <= 0.05}

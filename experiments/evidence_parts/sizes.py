@@ -1,6 +1,5 @@
 """How often calibrated forecasts are rejected: single rows of the table, Holm, the verdict."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 import torch
@@ -10,15 +9,14 @@ from torch.distributions import Distribution, Independent, MultivariateNormal, P
 from prerank import Ensemble, GaussianMixture, diagnose
 from prerank.calibration.evidence import ALL
 
-DATA_SETS = 200
 ROWS, LEVEL = 200, 0.05
-DIMENSIONS = (1, 2, 8, 30)
 FORECASTS = ("mixture", "ensemble of 20", "counts with ties")
+CELLS = [({"forecast": name, "n": ROWS, "D": d}, 4000) for d in (30, 8, 2, 1) for name in FORECASTS]
 
 Case = tuple[Distribution, Tensor]
 
 
-def forecast(name: str, n: int, d: int) -> Case:
+def calibrated(name: str, n: int, d: int) -> Case:
     """A calibrated forecast and observations, from the global generator."""
     if name == "mixture":
         dist = GaussianMixture(
@@ -32,27 +30,15 @@ def forecast(name: str, n: int, d: int) -> Case:
     return Ensemble(counts.sample((20,))), counts.sample()
 
 
-def lines(data_sets: int = DATA_SETS) -> Iterator[dict[str, object]]:
-    """One line for each forecast, number of targets and test."""
-    for name in FORECASTS:
-        for d in DIMENSIONS:
-            rejected: Counter[str] = Counter()
-            for seed in range(data_sets):
-                with torch.random.fork_rng():
-                    torch.manual_seed(seed)
-                    dist, y = forecast(name, ROWS, d)
-                found = diagnose(dist, y, n_samples=20, n_null=999, generator=seed)
-                rows = [row for row in found.findings if row.component == ALL]
-                rejected.update({row.prerank: row.p_value <= LEVEL for row in rows})
-                rejected["Holm"] += min(row.p_holm for row in rows) < LEVEL
-                rejected["verdict"] += found.verdict().status == "bad"
-            for test, count in rejected.items():
-                yield {
-                    "forecast": name,
-                    "n": ROWS,
-                    "D": d,
-                    "test": test,
-                    "event": "rejected at 5 %",
-                    "rate": count / data_sets,
-                    "data_sets": data_sets,
-                }
+def outcomes(seeds: range, *, forecast: str, n: int, D: int) -> Iterator[dict[str, bool]]:
+    """Which p-values are at most 5 %, by pre-rank; whether Holm's are, and the verdict is bad."""
+    for seed in seeds:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            dist, y = calibrated(forecast, n, D)
+        found = diagnose(dist, y, n_samples=20, n_null=999, generator=seed)
+        rows = [row for row in found.findings if row.component == ALL]
+        rejected = {row.prerank: row.p_value <= LEVEL for row in rows}
+        rejected["Holm"] = min(row.p_holm for row in rows) < LEVEL
+        rejected["verdict"] = found.verdict().status == "bad"
+        yield rejected

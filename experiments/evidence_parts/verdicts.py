@@ -6,14 +6,16 @@ with another one. A headline that names a failing pre-rank only has no word and 
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import pandas as pd
 import torch
+from scipy import stats
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
 from prerank import Ensemble, diagnose
 
-DATA_SETS = 200
 PHRASES = {
     "bias": ("values higher than", "values lower than"),
     "narrow": ("too narrow",),
@@ -101,12 +103,24 @@ def shuffled(n: int, d: int) -> Case:
     return Ensemble(torch.stack(columns, -1)), normal(n, equal(d, 0.7)).sample()
 
 
-def few_members(ratio: float) -> Callable[[int, int], Case]:
-    """Twenty members of a wrong spread."""
+def members(
+    size: int, ratio: float = 1.0, bias: float = 0.0, r: float = 0.5
+) -> Callable[[int, int], Case]:
+    """Ensembles of a wrong spread, or too high."""
     return lambda n, d: (
-        Ensemble(ratio * normal(n, equal(d, 0.5)).sample((20,))),
-        normal(n, equal(d, 0.5)).sample(),
+        Ensemble(bias + ratio * normal(n, equal(d, r)).sample((size,))),
+        normal(n, equal(d, r)).sample(),
     )
+
+
+def counts(predicted: float, true: float) -> Callable[[int, int], Case]:
+    """Fifty members with Poisson counts of the right copula, whose mean is wrong."""
+
+    def drawn(size: tuple[int, ...], d: int, mean: float) -> Tensor:
+        u = torch.special.ndtr(MultivariateNormal(torch.zeros(d), equal(d, 0.8)).sample(size))
+        return torch.from_numpy(stats.poisson.ppf(u.numpy(), mean)).float()
+
+    return lambda n, d: (Ensemble(drawn((50, n), d, predicted)), drawn((n,), d, true))
 
 
 def student(size: tuple[int, int]) -> Tensor:
@@ -127,6 +141,11 @@ def gamma(size: tuple[int, int]) -> Tensor:
 def two_modes(size: tuple[int, int]) -> Tensor:
     """Modes at -.9 and .9, unit variance."""
     return 0.9 * (2 * torch.randint(2, size) - 1) + math.sqrt(0.19) * torch.randn(size)
+
+
+def biased_modes(size: tuple[int, int]) -> Tensor:
+    """The same, half a standard deviation higher."""
+    return two_modes(size) + 0.5
 
 
 def flat(size: tuple[int, int]) -> Tensor:
@@ -171,8 +190,19 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "Student t3 copula": (1000, 3, student_copula, "dependence extremes"),
     "members shuffled and narrow": (500, 3, shuffled, "narrow dependence more"),
-    "20 members of sd 0.75": (500, 4, few_members(0.75), "narrow"),
-    "20 members of sd 1.35": (500, 4, few_members(1.35), "wide"),
+    "20 members of sd 0.75": (500, 4, members(20, 0.75), "narrow"),
+    "20 members of sd 1.35": (500, 4, members(20, 1.35), "wide"),
+    "3 members of sd 0.7": (1000, 3, members(3, 0.7, r=0.0), "narrow"),
+    "5 members with a bias of 0.5": (500, 3, members(5, bias=0.5, r=0.8), "bias"),
+    "20 members with a bias of 1.5": (500, 3, members(20, bias=1.5, r=0.8), "bias"),
+    "sd 0.3 in two targets of correlation .95": (500, 2, spread(0.3, 0.95), "narrow"),
+    "two modes and a bias of 0.5": (
+        500,
+        3,
+        every(biased_modes),
+        "bias modes",
+    ),
+    "counts of mean 0.5 for 1.5": (500, 3, counts(0.5, 1.5), "bias narrow"),
 }
 
 
@@ -184,26 +214,26 @@ def words_of(headline: str) -> set[str]:
     return {word for word, all_of in PHRASES.items() if any(one in headline for one in all_of)}
 
 
-def lines(data_sets: int = DATA_SETS, names: tuple[str, ...] = ()) -> Iterator[dict[str, object]]:
+CELLS = [
+    ({"scenario": name, "n": n, "D": d, "words": words or "none"}, 200)
+    for name, (n, d, _, words) in SCENARIOS.items()
+]
+
+
+def outcomes(
+    seeds: range, *, scenario: str, n: int, D: int, words: str
+) -> Iterator[dict[str, bool]]:
+    """Whether the words are right, and whether one is wrong."""
+    wanted = set(words.split()) - {"none"}
+    for seed in seeds:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            dist, y = SCENARIOS[scenario][2](n, D)
+        found = words_of(diagnose(dist, y, generator=seed).verdict().headline)
+        wrong = bool(found - wanted)
+        yield {"rate": wanted <= found and not wrong, "wrong": wrong}
+
+
+def lines(cell: dict[str, Any], table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """One line for each scenario, with the shares of right and wrong words."""
-    for name in names or SCENARIOS:
-        n, d, case, expected = SCENARIOS[name]
-        wanted = set(expected.split())
-        right = wrong = 0
-        for seed in range(data_sets):
-            with torch.random.fork_rng():
-                torch.manual_seed(seed)
-                dist, y = case(n, d)
-            found = words_of(diagnose(dist, y, generator=seed).verdict().headline)
-            right += wanted <= found and not found - wanted
-            wrong += bool(found - wanted)
-        yield {
-            "scenario": name,
-            "n": n,
-            "D": d,
-            "words": expected or "none",
-            "event": "right words",
-            "rate": right / data_sets,
-            "wrong": wrong / data_sets,
-            "data_sets": data_sets,
-        }
+    yield {**cell, "event": "right words", **table.mean(), "data_sets": len(table)}

@@ -8,8 +8,9 @@ whose first region is given the planted kind of fault, of the right sign, and no
 """
 
 from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
+import pandas as pd
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
@@ -29,43 +30,59 @@ PLACES = ("interval of one input", "corner of two inputs", "one of 12 values")
 PERMUTATIONS = 99
 
 
-def lines(data_sets: int = 20) -> Iterator[dict[str, object]]:
-    """Power for each fault and place, then false alarms on 20 times as many data sets."""
-    for wrong, dim in ((4, 4), (1, 4), (2, 2)):
-        for place in PLACES if wrong == 4 else PLACES[:1]:
-            for fault in FAULTS:
-                if wrong == 1 and fault == "correlation lost":
-                    continue
-                yield _power(fault, place, wrong, dim, data_sets)
-    for truth in (
-        "calibrated",
-        "calibrated, correlation follows an input",
-        "too narrow and biased",
-    ):
-        yield _false_alarms(truth, 20 * data_sets)
-    yield second_region(20 * data_sets)
+TRUTHS = ("calibrated", "calibrated, correlation follows an input", "too narrow and biased")
+
+CELLS = [
+    ({"scenario": fault, "place": place, "wrong_targets": f"{wrong} of {dim}", "n": 2000}, 20)
+    for wrong, dim in ((4, 4), (1, 4), (2, 2))
+    for place in (PLACES if wrong == 4 else PLACES[:1])
+    for fault in FAULTS
+    if (wrong, fault) != (1, "correlation lost")
+]
+CELLS += [
+    ({"scenario": truth, "place": "none", "wrong_targets": "", "n": 500}, 400) for truth in TRUTHS
+]
+CELLS += [
+    ({"scenario": "spread halved", "place": PLACES[0], "wrong_targets": "2 of 2", "n": 500}, 400)
+]
 
 
-def _power(fault: str, place: str, wrong: int, dim: int, data_sets: int) -> dict[str, object]:
-    areas, found, named = [], 0, 0
-    for seed in range(data_sets):
-        dist, y, x, planted = planted_data(fault, place, wrong, dim, 2000, seed)
-        where = diagnose_where(dist, y, x, n_null=PERMUTATIONS, max_regions=1, generator=seed)
-        areas.append(area(where.weights, planted))
-        found += where.p_value <= 0.05
-        named += where.p_value <= 0.05 and _is_named(where, fault)
-    return {
-        "scenario": fault,
-        "place": place,
-        "wrong_targets": f"{wrong} of {dim}",
-        "n": 2000,
-        "event": "p <= .05",
-        "rate": found / data_sets,
-        "data_sets": data_sets,
-        "auc": np.mean(areas),
-        "least_auc": np.min(areas),
-        "right_words": named / max(found, 1),
-    }
+def outcomes(
+    seeds: range, *, scenario: str, place: str, wrong_targets: str, n: int
+) -> Iterator[dict[str, float]]:
+    """Whether there is evidence; where a fault is planted, whether it is found and named."""
+    for seed in seeds:
+        if place == "none":
+            where = _searched(*unplanted_data(scenario, n, seed), seed)
+            yield {"p <= .05": where.p_value <= 0.05}
+            continue
+        wrong, dim = map(int, wrong_targets.split(" of "))
+        *case, planted = planted_data(scenario, place, wrong, dim, n, seed)
+        if n < 2000:
+            regions = _searched(*case, seed, most=2).search.regions
+            yield {"a second region": len(regions) > 1}
+            continue
+        where = _searched(*case, seed)
+        found = where.p_value <= 0.05
+        named = {"right_words": _is_named(where, scenario)} if found else {}
+        yield {"p <= .05": found, "auc": area(where.weights, planted)} | named
+
+
+def lines(cell: dict[str, Any], table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """One line for each cell; of those with a planted fault how well it was found, too."""
+    means = table.mean()
+    for event in means.index.intersection(["p <= .05", "a second region"]):
+        line = {**cell, "event": event, "rate": means[event], "data_sets": len(table)}
+        if "auc" in means:
+            line |= {"auc": means.auc, "least_auc": table.auc.min()}
+            line["right_words"] = means.get("right_words", float("nan"))
+        yield line
+
+
+def _searched(
+    dist: MultivariateNormal, y: Tensor, x: Tensor, seed: int, *, most: int = 1
+) -> WhereDiagnosis:
+    return diagnose_where(dist, y, x, n_null=PERMUTATIONS, max_regions=most, generator=seed)
 
 
 def _is_named(where: WhereDiagnosis, fault: str) -> bool:
@@ -124,46 +141,18 @@ def area(scores: Tensor, members: Tensor) -> float:
     return float((ranks[chosen].sum() - m * (m + 1) / 2) / (m * (n - m)))
 
 
-def _false_alarms(truth: str, data_sets: int, n: int = 500, dim: int = 4) -> dict[str, object]:
-    alarms = 0
-    for seed in range(data_sets):
-        random = torch.Generator().manual_seed(10_000 + seed)
-        x = inputs(n, random)
-        correlation = torch.full((n, 1, 1), 0.5)
-        if truth.endswith("input"):
-            correlation = 0.95 * (x[:, :1, None] > 0.5)
-        covariance = (1 - correlation) * torch.eye(dim) + correlation
-        noise = torch.randn(n, dim, 1, generator=random)
-        y = (torch.linalg.cholesky(covariance) @ noise).squeeze(-1)
-        if truth.startswith("too narrow"):
-            y = 1.5 * y + 0.5
-        dist = MultivariateNormal(torch.zeros(n, dim), covariance)
-        where = diagnose_where(dist, y, x, n_null=PERMUTATIONS, max_regions=1, generator=seed)
-        alarms += where.p_value <= 0.05
-    return {
-        "scenario": truth,
-        "place": "none",
-        "wrong_targets": "",
-        "n": n,
-        "event": "p <= .05",
-        "rate": alarms / data_sets,
-        "data_sets": data_sets,
-    }
-
-
-def second_region(data_sets: int, n: int = 500, dim: int = 2) -> dict[str, object]:
-    """How often a second region is reported where there is one, of an interval with 10 %."""
-    seconds = 0
-    for seed in range(data_sets):
-        dist, y, x, _ = planted_data("spread halved", PLACES[0], dim, dim, n, 20_000 + seed)
-        where = diagnose_where(dist, y, x, n_null=PERMUTATIONS, max_regions=2, generator=seed)
-        seconds += len(where.search.regions) > 1
-    return {
-        "scenario": "spread halved",
-        "place": PLACES[0],
-        "wrong_targets": f"{dim} of {dim}",
-        "n": n,
-        "event": "a second region",
-        "rate": seconds / data_sets,
-        "data_sets": data_sets,
-    }
+def unplanted_data(
+    truth: str, n: int, seed: int, dim: int = 4
+) -> tuple[MultivariateNormal, Tensor, Tensor]:
+    """Forecasts that are calibrated, or wrong in the same way everywhere."""
+    random = torch.Generator().manual_seed(10_000 + seed)
+    x = inputs(n, random)
+    correlation = torch.full((n, 1, 1), 0.5)
+    if truth.endswith("input"):
+        correlation = 0.95 * (x[:, :1, None] > 0.5)
+    covariance = (1 - correlation) * torch.eye(dim) + correlation
+    noise = torch.randn(n, dim, 1, generator=random)
+    y = (torch.linalg.cholesky(covariance) @ noise).squeeze(-1)
+    if truth.startswith("too narrow"):
+        y = 1.5 * y + 0.5
+    return MultivariateNormal(torch.zeros(n, dim), covariance), y, x

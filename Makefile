@@ -9,8 +9,13 @@ STAMP := $(VENV)/.installed
 QUIETLY := OMP_NUM_THREADS=1 MPLBACKEND=Agg
 PYTEST := $(QUIETLY) $(BIN)/python -m pytest -n 2
 
-# Libraries that only tests/adapters needs, in environments that lie over .venv: what they hold goes
-# before it. skpro has one of its own, since it wants an older pandas.
+# Every file that pip takes is one of those in requirements*.txt, by its SHA-256.
+INSTALL = -m pip install --quiet --no-deps --require-hashes
+
+UV = $(BIN)/uv
+
+# Environments that lie over .venv: what they hold goes before it. skpro has one of its own, since
+# it wants an older pandas.
 ADAPTERS := ngboost sbi lightning
 SKPRO := skpro
 OVER = "import sysconfig; print('import site; site.addsitedir(' + repr(sysconfig.get_path('purelib')) + ')')"
@@ -20,7 +25,7 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || 
 	    "name another one: make PYTHON=python3.12" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bench test test-fast test-slow test-gpu fuzz test-browser test-adapters docs lint types layers house wheel format lock clean
+.PHONY: help venv demo bench test test-fast test-slow test-gpu fuzz chaos test-browser test-adapters docs lint types layers house wheel format lock matrix sbom audit test-supply clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +56,9 @@ test-gpu: $(STAMP) ## tests that need a GPU
 fuzz: $(STAMP) ## damaged files for every way in: CASES of them each (10000), from SEED (0)
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m fuzz.run --cases $(or $(CASES),10000) --seed $(or $(SEED),0)
 
+chaos: $(STAMP) ## studies and models through kills, full disks and lost nodes: MINUTES (60), from SEED (0); 0 for each once
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m chaos.run --minutes $(or $(MINUTES),60) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY))
+
 test-browser: $(STAMP) ## the report page in a real Chromium, which is installed where apt-get is
 	@command -v chromium > /dev/null || said=$$({ apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } 2>&1) || { \
@@ -80,9 +88,11 @@ layers: $(STAMP) ## import-linter: who may import whom
 house: $(STAMP) ## sizes of the packages, repeated blocks, import cycles, names of modules
 	$(BIN)/python .ci/house.py
 
-wheel: $(STAMP) ## build the wheel and try it in an environment of its own, without and with its app
+wheel: $(STAMP) ## build the wheel, again from the sdist, compare, and try it, without and with its app
 	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
 	$(BIN)/python -m build --wheel --no-isolation --outdir "$$tmp/dist"; wheel=$$(echo "$$tmp"/dist/*.whl); \
+	(umask 077; TZ=Asia/Tokyo $(BIN)/python -m build --no-isolation --outdir "$$tmp/again"); \
+	cmp "$$wheel" "$$tmp"/again/*.whl; echo "two builds of the wheel have the same bytes"; \
 	$(BIN)/python -m venv --without-pip "$$tmp/venv"; new="$$tmp/venv/bin/python"; \
 	site=$$("$$new" -c "import sysconfig; print(sysconfig.get_path('purelib'))"); \
 	$(BIN)/python -m pip --python "$$new" install --quiet --no-deps --no-index "$$wheel"; \
@@ -96,43 +106,43 @@ format: $(STAMP) ## let ruff fix and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Left out of the lock: pip, prerank, and the CUDA packages that only some builds of torch bring.
-lock: ## write requirements*.txt anew from the newest releases
-	@$(NEW_ENOUGH)
-	@set -eu; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; trap 'exit 130' INT TERM; \
-	$(PYTHON) -m venv "$$tmp/venv"; \
-	"$$tmp/venv/bin/python" -m pip install --quiet torch==$(TORCH) ".[dev]"; \
-	sed -n '/^#/!q;p' requirements.txt > "$$tmp/lock"; \
-	"$$tmp/venv/bin/python" -m pip freeze --all > "$$tmp/freeze"; \
-	grep -Eiv '^(pip==|prerank |nvidia-|cuda-|triton)' "$$tmp/freeze" | sed 's/+[a-z0-9]*$$//' >> "$$tmp/lock"; \
-	cp "$$tmp/lock" requirements.txt; \
-	over() { \
-	  "$$tmp/venv/bin/python" -m venv --without-pip "$$tmp/$$1"; \
-	  "$$tmp/venv/bin/python" -c $(OVER) > "$$(echo "$$tmp/$$1"/lib/python*/site-packages)/over.pth"; \
-	  "$$tmp/$$1/bin/python" -m pip install --quiet -c "$$2" $$3; \
-	  sed -n '/^#/!q;p' "requirements-$$1.txt" > "$$tmp/$$1.txt"; \
-	  "$$tmp/$$1/bin/python" -m pip freeze --local >> "$$tmp/$$1.txt"; \
-	  cp "$$tmp/$$1.txt" "requirements-$$1.txt"; \
-	}; \
-	over adapters requirements.txt "$(ADAPTERS)"; \
-	grep -v '^pandas==' requirements.txt > "$$tmp/any-pandas"; \
-	over skpro "$$tmp/any-pandas" "$(SKPRO)"
+lock: $(STAMP) ## write requirements*.txt anew from the newest releases; KEEP=1: from the same ones
+	$(BIN)/python .ci/lock.py --uv $(UV) --torch $(TORCH) $(if $(KEEP),--keep)
+
+matrix: $(STAMP) ## the fast tests on PYTHONS (3.11 3.12 3.13) with ENDS (lowest newest) of the versions
+	$(BIN)/python .ci/matrix.py --uv $(UV) --out build/matrix \
+	  --python $(or $(PYTHONS),3.11 3.12 3.13) --ends $(or $(ENDS),lowest newest)
+
+sbom: .venv-supply/.installed ## what prerank runs with, as CycloneDX 1.6, into build/prerank.cdx.json
+	@.venv-supply/bin/python .ci/sbom.py build/prerank.cdx.json
+
+test-supply: .venv-supply/.installed ## tests of the lock, the bill of materials and the audit
+	$(QUIETLY) .venv-supply/bin/python -m pytest -W error tests/supply
+
+audit: .venv-supply/.installed ## look known vulnerabilities of all locked packages up; 3 where that was not possible
+	@.venv-supply/bin/python .ci/audit.py requirements*.txt
 
 clean: ## remove the environments, builds, caches and what the demonstration wrote
-	rm -rf $(VENV) .venv-adapters .venv-skpro build dist prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-adapters .venv-skpro .venv-supply build dist prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv-%/.installed: requirements-%.txt $(STAMP)
 	rm -rf .venv-$*
 	$(BIN)/python -m venv --without-pip .venv-$*
 	$(BIN)/python -c $(OVER) > $$(echo .venv-$*/lib/python*/site-packages)/over.pth
-	.venv-$*/bin/python -m pip install --quiet -r requirements-$*.txt
+	.venv-$*/bin/python $(INSTALL) --no-build-isolation -r requirements-$*.txt
 	.venv-$*/bin/python -m pip check
 	@touch $@
 
-$(STAMP): requirements.txt pyproject.toml
+# torch first: a build in a folder that pip's settings name (find-links), or one that is in .venv
+# already; else the registry's, with the CUDA packages that it needs on Linux, several GB.
+$(STAMP): requirements.txt requirements-torch.txt requirements-cuda.txt pyproject.toml
 	@[ -x $(BIN)/python ] || { $(NEW_ENOUGH); }
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -r requirements.txt
+	@$(BIN)/python $(INSTALL) --no-index -r requirements-torch.txt 2> /dev/null || { \
+	  echo "no build of torch is at hand: the registry's is fetched"; \
+	  $(BIN)/python $(INSTALL) -r requirements-torch.txt -r requirements-cuda.txt; }
+	$(BIN)/python $(INSTALL) --only-binary :all: -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check
 	@touch $@

@@ -16,10 +16,17 @@ from targets import targets
 
 _TITLES = {
     "steps": "Penalised over unpenalised step, one run",
+    "compiled": "Compiled steps over plain ones, one thread; a loop of one's own over unpenalised",
+    "own_loop": "A loop of one's own beside the trainer, each over its unpenalised step",
     "published": "The published step over ours",
     "stacks": "Stacked runs against one by one",
     "scores": "Energy score and diagnosis: n = 10,000, S = 100, D = 16",
+    "ensembles": "Ensembles on one thread: growth with the members, ranks over numpy, CRPS",
+    "fits": "CPU seconds of `fit`, over the fit without calibration",
+    "diagnoses": "Diagnosis over numpy's sort of the samples, CPU time: S = 100, D = 4",
     "scaling": "Milliseconds per step as one size grows",
+    "startup": "CPU seconds of commands and of the first name, over importing torch",
+    "threads": "Threads that wait, alone and beside busy processes",
     "graphs": "Stacks on the GPU, 256 rows, D = 4, K = 5, S = 100",
     "limits": "Distance of the unpenalised step from the limits of the device",
     "passes": "One pass over the training rows of calcofi",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import prerank
-from timing import Plan, Record, Work, side_by_side
+from timing import Plan, Record, Work, held_bytes, kilobytes, side_by_side
 
 _OURS = "prerank"
 _PARTS = ", 500 rows at a time"
@@ -124,33 +124,15 @@ def _peak(name: str, rows: int) -> float:
     return float(done.stdout) / 1e6
 
 
-def _held_bytes(*, most: bool) -> int:
-    """Memory of this process, now or at its peak."""
-    # Not ru_maxrss where it can be avoided: on Linux a child starts with the peak of its parent.
-    status = Path("/proc/self/status")
-    if status.exists():
-        field = "VmHWM" if most else "VmRSS"
-        return _kilobytes(status, field)
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
-
-
 def _free_bytes() -> int:
     information = Path("/proc/meminfo")
     if information.exists():
-        return _kilobytes(information, "MemAvailable")
+        return kilobytes(information, "MemAvailable")
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-
-
-def _kilobytes(file: Path, field: str) -> int:
-    line = next(line for line in file.read_text().splitlines() if line.startswith(f"{field}:"))
-    return 1024 * int(line.split()[1])
 
 
 if __name__ == "__main__":
     work = _contender(sys.argv[1], int(sys.argv[2]))
-    before = _held_bytes(most=False)
+    before = held_bytes(most=False)
     work()
-    print(_held_bytes(most=True) - before)
+    print(held_bytes(most=True) - before)

@@ -4,6 +4,7 @@ import gc
 import math
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -114,6 +115,25 @@ def thread_limit(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def held_bytes(*, most: bool) -> int:
+    """Memory of this process, now or at its peak."""
+    # Not ru_maxrss where it can be avoided: on Linux a child starts with the peak of its parent.
+    status = Path("/proc/self/status")
+    if status.exists():
+        field = "VmHWM" if most else "VmRSS"
+        return kilobytes(status, field)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def kilobytes(file: Path, field: str) -> int:
+    """A number of kilobytes in a file of Linux, in bytes."""
+    line = next(line for line in file.read_text().splitlines() if line.startswith(f"{field}:"))
+    return 1024 * int(line.split()[1])
 
 
 def machine(device: torch.device) -> Record:

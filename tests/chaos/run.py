@@ -29,13 +29,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60, help="0 for each scenario once")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--strikes", type=int, help="most of a round: 12, or 2 if there is one")
-    parser.add_argument("--length", type=float, help="of trainings: 1, or .3 if there is one")
+    parser.add_argument("--length", type=float, help="of trainings: 3, or .3 if there is one")
     parser.add_argument("--only", default="", help="scenarios whose engine or name has this text")
     parser.add_argument("--out", type=Path, default=Path("build/chaos"))
     options = parser.parse_args()
     once = options.minutes == 0
     strikes = options.strikes or (2 if once else 12)
-    ground = Ground(options.out.absolute(), options.length or (0.3 if once else 1.0))
+    ground = Ground(options.out.absolute(), options.length or (0.3 if once else 3.0))
     chosen = [s for s in (*SCENARIOS, *MODELS) if options.only in f"{s.engine}: {s.name}"]
     end = time.monotonic() + 60 * options.minutes
     rounds: list[Round] = []

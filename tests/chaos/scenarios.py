@@ -22,7 +22,7 @@ from prerank.study import Store
 
 _WEIGHTS = {"start-up": 1, "training": 12, "checkpoint": 4, "judging": 1, "writing": 2}
 _AIM = {"start-up": 1.5, "training": 1.0}  # seconds within which a strike falls at random
-_PATIENCE = 60.0  # seconds to wait for one moment, before any other is taken
+_PATIENCE = 10.0  # seconds to wait for one moment, before any other is taken
 _FAILED, _UNFINISHED = 1, 3  # exit codes of the command
 _ATTEMPTS = 3  # of a unit, in one run of the command
 

@@ -22,7 +22,6 @@ DOCS = Path(__file__).parents[1] / "docs"
 TABLES = DOCS / "results" / "tables" / "evidence"
 PAGES = (
     "results/evidence.md",
-    "guides/verdicts.md",
     "guides/where_in_the_data.md",
     "mathematics/evidence.md",
     "mathematics/omnibus.md",

@@ -25,7 +25,7 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || 
 	    "name another one: make PYTHON=python3.12" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bench test test-fast test-slow test-gpu fuzz chaos test-browser test-adapters docs lint types layers house wheel format lock matrix sbom audit test-supply clean
+.PHONY: help venv demo bench test test-fast test-slow test-gpu fuzz chaos test-browser test-adapters test-compiled docs lint types layers house wheel format lock matrix sbom audit test-supply clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ test-browser: $(STAMP) ## the report page in a real Chromium, which is installed
 test-adapters: .venv-adapters/.installed .venv-skpro/.installed ## predictions of other libraries, each in its environment
 	PRERANK_REQUIRED="$(ADAPTERS)" $(QUIETLY) .venv-adapters/bin/python -m pytest -n 2 tests/adapters
 	PRERANK_REQUIRED="$(SKPRO)" $(QUIETLY) .venv-skpro/bin/python -m pytest -n 2 tests/adapters
+
+test-compiled: .venv-compiled/.installed ## kernels in numba against their plain forms
+	PRERANK_REQUIRED=numba $(QUIETLY) .venv-compiled/bin/python -m pytest -n 2 tests/numerics/test_cpu_kernels.py
 
 docs: $(STAMP) ## the documentation, into build/docs/, and its tests
 	@rm -rf build/docs
@@ -123,7 +126,7 @@ audit: .venv-supply/.installed ## look known vulnerabilities of all locked packa
 	@.venv-supply/bin/python .ci/audit.py requirements*.txt
 
 clean: ## remove the environments, builds, caches and what the demonstration wrote
-	rm -rf $(VENV) .venv-adapters .venv-skpro .venv-supply build dist prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-adapters .venv-skpro .venv-compiled .venv-supply build dist prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv-%/.installed: requirements-%.txt $(STAMP)

@@ -25,6 +25,7 @@ CPU_BUILDS = {
 OVER: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "adapters": (("ngboost", "sbi", "lightning"), ()),
     "skpro": (("skpro",), ("pandas",)),
+    "compiled": (("numba",), ()),
     "supply": (("cyclonedx-python-lib[json-validation]", "pip-audit"), ()),
 }
 

@@ -1,4 +1,4 @@
-"""Kernels for CPUs against their plain forms. Need numba."""
+"""Kernels for CPUs against their plain forms. They need numba: `make test-compiled`."""
 
 import os
 from functools import partial
@@ -22,7 +22,7 @@ from prerank.preranks import HDR, Scale, parse
 from prerank.training import Objective, Run, Settings, Trainer, TrainingData
 
 if "numba" not in os.environ.get("PRERANK_REQUIRED", "").split():
-    pytest.importorskip("numba")
+    pytest.importorskip("numba", reason="numba is not installed: make test-compiled")
 
 PRERANKS = ["scale", "hdr", "copula", "dependency", "dependency(2)", "multivariate_rank"]
 # Targets, components, draws and the batch: the usual ones, one of each, stacks, few and many.

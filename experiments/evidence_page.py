@@ -23,8 +23,6 @@ TABLES = DOCS / "results" / "tables" / "evidence"
 PAGES = (
     "results/evidence.md",
     "guides/where_in_the_data.md",
-    "mathematics/evidence.md",
-    "mathematics/omnibus.md",
 )
 
 

@@ -36,7 +36,9 @@ def label_texts(labels: Any) -> list[str]:
             whole = values.astype(f"timedelta64[{unit}]")
             if (whole == values).all():
                 return [f"{count}{name}" for count in whole.astype(np.int64)]
-    return [str(value).removesuffix(".0") for value in values]
+    if values.dtype.kind == "f":
+        return [str(value).removesuffix(".0") for value in values]
+    return [str(value) for value in values]
 
 
 def dimension_names(dim: object, index: Any, size: int) -> list[str]:

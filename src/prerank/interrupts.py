@@ -34,5 +34,5 @@ def _replace(old: object, new: object) -> bool:
 
 
 def _leave(*_: object) -> None:
-    os.write(2, b"Error: interrupted: nothing was begun\n")
+    os.write(2, b"Error: interrupted before the command started\n")
     os._exit(130)

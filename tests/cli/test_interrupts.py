@@ -38,7 +38,7 @@ def test_an_interrupt_at_the_start(start, module, place):
         process.communicate()
     told = [line for line in lines if not line.startswith("import time:")]
     assert (process.returncode, output) == (130, "")
-    assert told == ["Error: interrupted: nothing was begun\n"]
+    assert told == ["Error: interrupted before the command started\n"]
 
 
 BETWEEN = """
@@ -67,7 +67,7 @@ def test_an_interrupt_while_the_commands_are_made(place):
         check=False,
     )
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "Error: interrupted: nothing was begun\n"
+    assert done.stderr == "Error: interrupted before the command started\n"
 
 
 def test_an_interrupt_at_the_end_changes_nothing(place):

@@ -40,6 +40,14 @@ def test_a_diagnosis_is_that_of_the_arrays(form):
     assert "Units: K." in found.verdict().points
 
 
+@pytest.mark.parametrize("form", [list, np.array, torch.tensor])
+def test_divisors_of_the_targets(form):
+    divisors = [1.0, 2.0, 1.0, 2.0, 1.0, 4.0]
+    found = prerank.diagnose(SAMPLES, Y, target=EVENT, scale=form(divisors), preranks="scale")
+    expected = prerank.diagnose(DIST, OBSERVED, units="K", scale=divisors, preranks="scale")
+    assert findings(found) == findings(expected)
+
+
 def test_the_true_forecast_is_cleared_and_a_narrow_one_is_not():
     right = prerank.diagnose(*fields(seed=1), target=EVENT)
     assert right.verdict().status != "bad"

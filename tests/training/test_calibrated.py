@@ -138,6 +138,13 @@ def test_a_penalty_that_does_not_apply_is_refused_before_the_training():
     assert not seen
 
 
+def test_a_search_that_does_not_exist_is_refused_before_the_training():
+    seen = []
+    with pytest.raises(InputError, match=r"strength must be .* got 'stage'"):
+        calibrated("stage", on_epoch=seen.append)
+    assert not seen
+
+
 def test_a_base_that_diverges_is_refused():
     targets = torch.full_like(DATA.y, torch.inf)
     data = dataclasses.replace(DATA, y=targets)

@@ -103,7 +103,9 @@ def test_none_is_affordable():
     runs = Runs(falling, lambda s: 0.0 if s == 0 else 1.0)
     selection = search_in_stages(runs)
     assert selection.strength is None
-    assert "is within the budget" in selection.reason
+    assert selection.reason == "no strength is within the budget on the first run"
+    assert selection.skipped[-1].strength == 300.0
+    assert selection.skipped[-1].reason.endswith("cost more than the budgets allow")
     first, others = runs.tried
     assert (min(first), others) == (0.03, [])
 
@@ -111,7 +113,11 @@ def test_none_is_affordable():
 @pytest.mark.parametrize("excess", [lambda s: 1.0, lambda s: 1.0 + s])
 def test_nothing_helps(excess):
     runs = Runs(excess, free)
-    assert search_in_stages(runs).strength is None
+    selection = search_in_stages(runs)
+    assert selection.strength is None
+    assert "improves calibration on the first run" in selection.reason
+    assert selection.skipped[-1].strength == 300.0
+    assert selection.skipped[-1].reason.endswith("weaker ones do not improve the first run")
     assert runs.tried == ([10.0, 30.0, 100.0], [])
 
 

@@ -41,7 +41,7 @@ _FEW = 10
 
 @dataclass(frozen=True)
 class Causes:
-    """Faults of the targets and of their dependence, each found by a test of its own.
+    """Faults of the targets and of their dependence, each detected by its own test.
 
     Attributes:
         targets: kinds of the fault of each target that stands out, by its name.
@@ -76,12 +76,13 @@ def causes_of(
     rows: DependentRows | None = None,
     pools: Callable[[], ProjectedPIT] | None = None,
 ) -> dict[int, Causes]:
-    """Look for causes where a pre-rank fails; calibrated forecasts cost nothing.
+    """Identify causes where a pre-rank fails; nothing is computed otherwise.
 
     Targets are named by their own p-values, corrected over them (below .01), and what they share by
-    a test over the rows (below .01), the dependence given the margins below .005. So beside a fault
-    one that is not there is named in at most 2.5 % of cases. Where nothing is named, though a
-    pre-rank fails, the smallest of the three p-values names its cause if it is below .05 / 3.
+    a test over the rows (below .01), the dependence given the margins below .005. If one fault is
+    real, a false one is named in addition in at most 2.5 % of diagnoses. Where nothing is named,
+    though a pre-rank fails, the smallest of the three p-values names its cause if it is below
+    .05 / 3.
 
     Args:
         findings: of all pre-ranks.

@@ -33,10 +33,6 @@ STRONG_EVIDENCE = 0.01
 """Corrected p-values below it are more than some evidence."""
 
 _BLUNT = DEGREES["strong"]  # an excess that should not go unseen
-_JOINT = (
-    *("location", "scale", "dependency", "pca", "copula", "multivariate_rank", "average_rank"),
-    *("hdr", "band_depth", "energy_score"),
-)
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,7 @@ def _fault(
 ) -> Fault:
     place: Place = "elsewhere"
     witnesses: Sequence[Evidence] = [max(failing, key=lambda one: one.error)]
-    joint = [one for one in failing if one.kind in _JOINT]
+    joint = [one for one in failing if one.kind != "marginal"]
     if causes is not None and (causes.targets or causes.shared):
         place, witnesses = "margins", [one for one in tested if one.kind == "marginal"]
     elif causes is not None and causes.dependent is not None:

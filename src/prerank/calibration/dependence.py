@@ -3,8 +3,8 @@ r"""Is the dependence between targets wrong, given their margins?
 Whatever the margins are, as long as they are wrong in the same way in all rows, ranks over the rows
 remove it: PITs are replaced by uniform ones in the same order, and the normal score of
 :math:`Z_{id}` is :math:`\Phi^{-1}` of the share of rows with a smaller one of target d. Products
-of two targets' scores then tell of the dependence alone. In the null a random member of each row's
-pool takes the observation's place, and *its* margins are refitted to ranks too, so that the
+of two targets' scores then depend on the dependence alone. In the null a random member of each
+row's pool takes the observation's place, and *its* margins are refitted to ranks too, so that the
 replicates are exchangeable with what was observed where the dependence is as predicted.
 
 Where rows depend on each other, these replicates give the means and units of the statistics only.

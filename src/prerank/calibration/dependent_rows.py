@@ -89,7 +89,8 @@ class DependentRows:
     @property
     def method(self) -> str:
         """The assumption in short, for a table."""
-        return "time order" if self.kind == "time" else "clusters"
+        words = {"time": "time order", "cluster": "clusters", "row": "independent rows"}
+        return words[self.kind]
 
     def of_rows(self, rows: Tensor, place: str = "") -> "DependentRows":
         """Some of the rows, by their numbers.

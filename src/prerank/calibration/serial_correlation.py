@@ -12,7 +12,7 @@ from prerank.calibration.dependent_rows import DependentRows
 __all__ = ["SerialCorrelation", "serial_correlation", "serial_correlations"]
 
 SERIAL_LEVEL = 0.01
-"""Chance that independent rows are found to be correlated, over all PITs and lags."""
+"""Probability that independent rows are reported as correlated, over all PITs and lags."""
 
 _LAGS = 3
 _FEWEST = 30  # units from which the sums below are about normal

@@ -106,11 +106,8 @@ class StandIns:
             return -torch.minimum(p_area, p_smallest)
 
         own = self._tables[:, 0].sum(0, dtype=torch.int64).unsqueeze(0)
-        observed = float(extremeness(self._statistics(own)))
+        observed = float(extremeness(cell_statistics(own, MANY_ROWS)))
         return sequential_p_value(observed, map(extremeness, replicates), most=most)
-
-    def _statistics(self, counts: Tensor) -> tuple[Tensor, Tensor]:
-        return cell_statistics(counts, MANY_ROWS)
 
     def _replicates(self, source: torch.Generator | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Statistics of replicates, without end."""
@@ -121,7 +118,7 @@ class StandIns:
         while True:
             choice = torch.randint(sets, (_STEP, groups), generator=source)
             counts = embedding_bag(starts + choice, tables, mode="sum")
-            yield self._statistics(counts.round().long().reshape(_STEP, *shape))
+            yield cell_statistics(counts.round().long().reshape(_STEP, *shape), MANY_ROWS)
 
 
 def _empty_tables(sets: int, components: int) -> Tensor:

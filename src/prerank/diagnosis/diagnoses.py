@@ -23,7 +23,7 @@ from prerank.extras import needed_by
 from prerank.pits.ranks import WEIGHTED
 from prerank.report import ReliabilityDisplay, ReliabilityGrid
 from prerank.report.html import write_page
-from prerank.report.wording import aligned_lines, listed, p_text
+from prerank.report.wording import aligned_lines, listed, p_phrase, p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -245,8 +245,7 @@ class Diagnosis:
         rows = [f for f in self.findings if f.prerank == found.prerank and f.model == model]
         name = rows[1 + found.place].component if len(rows) > 1 else found.prerank
         where = name if name == found.prerank else f"{found.prerank} of {name}"
-        p = p_text(found.p_value)
-        proof = f"p {p[0]} {p[1:]}" if p.startswith("<") else f"p = {p}"
+        proof = p_phrase(found.p_value)
         return f"{where}, {found.correlation:.2f} at lag {found.lag}, corrected {proof}"
 
     @cached_property

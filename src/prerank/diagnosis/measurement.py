@@ -38,7 +38,9 @@ def _named_diagnosis(call: NamedCall[Diagnosis]) -> Diagnosis | GroupedDiagnosis
     """
     units = call.given.get("units") or call.forecast.units
     given = {name: value for name, value in call.given.items() if value is not None}
-    whole = call.by or given.keys() & {"time", "cluster"} or given.get("scale") == "samples"
+    scale = given.get("scale")
+    spreads = isinstance(scale, str) and scale == "samples"  # those of all rows
+    whole = call.by or given.keys() & {"time", "cluster"} or spreads
     if not whole and call.forecast.observed.n > MANY_ROWS:
         blocks = call.forecast.blocks()
         first = next(blocks)

@@ -15,7 +15,7 @@ from prerank.calibration.shapes import DeviationShape
 from prerank.errors import InputError
 from prerank.extras import needed_by
 from prerank.report.region_display import RegionDisplay
-from prerank.report.wording import listed, p_text, shape_words
+from prerank.report.wording import listed, p_phrase, shape_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,8 +103,7 @@ class WhereDiagnosis:
     @property
     def headline(self) -> str:
         """Whether calibration differs over the inputs, in one sentence."""
-        p = p_text(self.p_value)
-        p = f"p < {p[1:]}" if p.startswith("<") else f"p = {p}"
+        p = p_phrase(self.p_value)
         if self.dependence is not None:
             p += {"time": ", whole times shifted", "cluster": ", whole clusters permuted"}[
                 self.dependence.kind

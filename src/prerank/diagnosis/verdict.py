@@ -10,7 +10,7 @@ from prerank.calibration.dependence import Dependence
 from prerank.calibration.evidence import Evidence
 from prerank.moved import old_arguments, warn_of_end
 from prerank.report.explanations import explanation_of, words_in
-from prerank.report.wording import grouped_names, listed, p_text, shape_words
+from prerank.report.wording import grouped_names, listed, p_phrase, shape_words
 
 __all__ = ["Mood", "Verdict", "reach_verdict", "target_words"]
 
@@ -108,7 +108,8 @@ def reach_verdict(
 def _failing_verdict(decision: Decision, fault: Fault, n: int) -> tuple[str, list[str]]:
     failing = sorted(decision.failing, key=lambda one: one.floor - one.pce)
     points = [
-        f"{one.label} fails: {_size(one)}, corrected {_p(one.p_holm)}; {_words(one, fault.causes)}."
+        f"{one.label} fails: {_size(one)}, corrected {p_phrase(one.p_holm)}; "
+        f"{_words(one, fault.causes)}."
         for one in failing
     ]
     if round(fault.least, 3) > 0:
@@ -237,8 +238,3 @@ def _words(one: Evidence, causes: Causes | None = None) -> str:
 
 def _size(one: Evidence) -> str:
     return f"error {one.pce:.3f}, where a perfect predictor has {one.floor:.3f}"
-
-
-def _p(value: float) -> str:
-    text = p_text(value)
-    return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"

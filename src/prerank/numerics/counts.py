@@ -13,7 +13,6 @@ __all__ = ["below_and_tied", "dominated"]
 
 _MOST = np.iinfo(np.uint8).max  # comparisons that a byte can count
 _COMPARED = 2**18  # pairs at a time
-_AT_A_TIME = 4
 
 
 def below_and_tied(values: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:

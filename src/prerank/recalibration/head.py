@@ -162,10 +162,11 @@ class CalibrationHead:
         check_resolution(size, observed)
         factor = row_factors(size, observed)
         if factor is not None:  # rows share one change, so they cannot have units of their own
+            needed = factor[factor != 1]
             raise InputError(
-                f"dist and y are too large or too small for {observed.dtype} in some rows: "
-                f"multiply both by a number such as {float(factor.log2().median().exp2()):.0e}, "
-                "here and where the head is applied"
+                f"dist and y are too large or too small for {observed.dtype} in {len(needed)} of "
+                f"{factor.numel()} rows: multiply both by a number such as "
+                f"{float(needed.log2().median().exp2()):.0e}, here and where the head is applied"
             )
         halves = Halves.draw(observed.shape[-2], seed=self.seed, groups=groups, time=time)
         with torch.inference_mode(mode=False), torch.enable_grad(), full_precision():

@@ -18,6 +18,7 @@ __all__ = [
     "grouped_names",
     "joined_names",
     "listed",
+    "p_phrase",
     "p_text",
     "reliability_caption",
     "shape_words",
@@ -160,6 +161,17 @@ def p_text(value: float) -> str:
         ('0.250', '<0.001')
     """
     return f"<{_SMALL_P:g}" if value < _SMALL_P else f"{value:.3f}"
+
+
+def p_phrase(value: float) -> str:
+    """The same in a sentence.
+
+    Example:
+        >>> p_phrase(0.25), p_phrase(2e-5)
+        ('p = 0.250', 'p < 0.001')
+    """
+    text = p_text(value)
+    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
 
 
 class Cell(NamedTuple):

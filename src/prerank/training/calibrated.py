@@ -139,6 +139,10 @@ def train_calibrated(
         if not isinstance(network, MixtureNetwork | FlowNetwork):
             raise InputError("head: give a MixtureNetwork or a FlowNetwork, or fit it afterwards")
     choosing = isinstance(strength, str | Sequence)
+    if isinstance(strength, str) and strength not in ("auto", "stages"):
+        raise InputError(
+            f"strength must be a number, a list of numbers, 'auto' or 'stages', got {strength!r}"
+        )
     probe = network(network.initial(runs[0].seed)[None].to(data.x), data.x[:1, :1])
     terms = () if penalty is None else penalty.terms(probe)
     if not terms and (choosing or strength):

@@ -1,6 +1,7 @@
 """A search for the strength of a penalty that tries on all runs only what can win on the first."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from prerank import defaults
@@ -83,6 +84,8 @@ def search_in_stages(
         if strength in [trial.strength for trial in trials]:
             break
     complete = {row.strength for row in selection.trace}
+    if len(complete) == 1:  # none was tried on the other runs
+        selection = replace(selection, reason=first.refusal())
     return first.explained(selection, complete)
 
 
@@ -117,6 +120,12 @@ class _FirstRun:
             self._look([below])
         return below if below in self._able() else None
 
+    def refusal(self) -> str:
+        """Why no strength can win."""
+        if any(judgement.within_budget for judgement in self._judged.values()):
+            return "no strength improves calibration on the first run within the budget"
+        return "no strength is within the budget on the first run"
+
     def explained(self, selection: Selection, complete: set[float]) -> Selection:
         """The selection, with what was skipped, and why."""
         tried = sorted(self.trials)
@@ -125,9 +134,16 @@ class _FirstRun:
         if down is not None and any(self._judged[s].within_budget for s in tried):
             reasons[down] = "not tried: a stronger one stays within the budgets on the first run"
         if up is not None:
-            reasons[up] = "not tried: weaker ones leave nothing beyond noise to gain from it"
+            reasons[up] = f"not tried: {self._why_no_stronger()}"
         skipped = tuple(Skipped(s, reasons[s]) for s in sorted(reasons))
-        return Selection(**{**vars(selection), "skipped": skipped})
+        return replace(selection, skipped=skipped)
+
+    def _why_no_stronger(self) -> str:
+        if self._leading() is not None:
+            return "weaker ones leave nothing beyond noise to gain from it"
+        if any(judgement.within_budget for judgement in self._judged.values()):
+            return "weaker ones do not improve the first run"
+        return "weaker ones cost more than the budgets allow"
 
     def _look(self, strengths: Sequence[float]) -> None:
         for trial in self._attempt(strengths, _FIRST):

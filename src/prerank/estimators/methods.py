@@ -13,6 +13,7 @@ from prerank.defaults import CALIBRATION_ROWS
 from prerank.errors import InputError
 from prerank.inputs import as_count
 from prerank.models import FlowNetwork, MixtureNetwork
+from prerank.numerics.folds import fewer_folds
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PreRankLike, parse
 from prerank.recalibration import CalibrationHead
@@ -25,7 +26,6 @@ from prerank.training import (
     train_calibrated,
 )
 from prerank.training.calibrated import divergence
-from prerank.training.cross_fitting import fewer_folds
 
 __all__ = ["Calibrated", "Method"]
 

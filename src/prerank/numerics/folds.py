@@ -8,7 +8,7 @@ from torch import Tensor
 from prerank.errors import InputError
 from prerank.inputs import as_count, as_labels, as_ranks
 
-__all__ = ["copied_rows", "draw_folds"]
+__all__ = ["copied_rows", "draw_folds", "fewer_folds"]
 
 _COPIED = 0.05  # share of rows that are copies, below which what they give away is little
 _DIFFERENT = 0.95  # share of different values from which on a target is continuous
@@ -72,6 +72,18 @@ def draw_folds(
             "fewer folds, or leave groups out"
         )
     return torch.stack([_spread(sizes, folds, draw)[group] for _ in range(repeats)])
+
+
+def fewer_folds(folds: int, groups: object) -> int:
+    """As many folds as there are groups, where these are fewer; at least 3.
+
+    Example:
+        >>> fewer_folds(5, ["a", "b", "c", "d", "a"]), fewer_folds(5, None)
+        (4, 5)
+    """
+    if groups is None:
+        return folds
+    return max(3, min(folds, len(set(map(str, np.atleast_1d(np.asarray(groups)))))))
 
 
 def copied_rows(

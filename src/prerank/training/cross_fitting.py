@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -13,7 +12,7 @@ from prerank import defaults
 from prerank.inputs import as_count
 from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.models.members import forecast_each, pooled
-from prerank.numerics.folds import draw_folds
+from prerank.numerics.folds import draw_folds, fewer_folds
 from prerank.training.data import TrainingData
 from prerank.training.runs import Run
 
@@ -128,15 +127,6 @@ class Partition:
             tuple(r * folds + r % folds for r in range(members)),
             folds,
         )
-
-
-def fewer_folds(folds: int, groups: object) -> int:
-    """As many folds as there are groups, where these are fewer; 3 at least."""
-    return (
-        folds
-        if groups is None
-        else max(3, min(folds, len(set(map(str, np.atleast_1d(np.asarray(groups)))))))
-    )
 
 
 def _smaller_fold(folds: Tensor, draw: torch.Generator) -> int:

@@ -53,13 +53,17 @@ def asked(file: str) -> list[dict[str, Any]] | str:
 
 def audit(files: list[str]) -> tuple[str, int]:
     """Ask the service of advisories about every requirement of all files."""
-    packages: list[dict[str, Any]] = []
-    for file in files:
-        said = asked(file)
-        if isinstance(said, str):
-            return f"not audited: pip-audit has no answer for {file} ({said})", UNKNOWN
-        packages += said
-    return verdict(packages)
+    answers = {file: asked(file) for file in files}
+    silent = [
+        f"not audited: pip-audit has no answer for {file} ({said})"
+        for file, said in answers.items()
+        if isinstance(said, str)
+    ]
+    packages = [one for said in answers.values() if not isinstance(said, str) for one in said]
+    if silent and not packages:
+        return "\n".join(silent), UNKNOWN
+    words, status = verdict(packages)
+    return "\n".join([*silent, words]), UNKNOWN if silent and not status else status
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """`prerank`, and `python -m prerank`."""
 
+import contextlib
+import importlib.util
 import os
 import sys
 
@@ -24,6 +26,7 @@ def main() -> None:
         print(f"prerank {prerank.__version__}")
         return
     os.environ.update(sleeping_threads(os.environ))  # torch has not been imported yet
+    _ignore_figure_settings()
     try:
         with needed_by(" ".join(["prerank", *words[:1]])):
             from prerank.cli import app
@@ -36,6 +39,13 @@ def main() -> None:
                 atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     except MissingLibraryError as error:
         sys.exit(f"Error: {error}")
+
+
+def _ignore_figure_settings() -> None:
+    """Matplotlib obeys a `matplotlibrc` in the folder where it is imported: it may start LaTeX."""
+    if os.path.lexists("matplotlibrc") and importlib.util.find_spec("matplotlib") is not None:
+        with contextlib.chdir(sys.prefix):
+            importlib.import_module("matplotlib")  # reads its settings now
 
 
 def _forget_current_folder() -> None:

@@ -371,6 +371,31 @@ def as_ranks(values: object, name: str) -> npt.NDArray[np.int64]:
     return moments.rank(method="dense").to_numpy().astype(np.int64) - 1
 
 
+def as_array(values: object, name: str) -> npt.NDArray[Any]:
+    """An array of whatever has equally long rows."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # numpy's says neither which argument nor what to do
+        raise ShapeError(f"{name} has rows of different lengths: give an array") from error
+
+
+def as_names(names: object, count: int, what: str) -> list[str]:
+    """Check names, one for each of `count` things.
+
+    Example:
+        >>> as_names(["wind", "rain"], 2, "names")
+        ['wind', 'rain']
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise wrong_type(what, names, "a list of texts")
+    listed = list(names)
+    if not all(isinstance(name, str) for name in listed):
+        raise InputTypeError(f"{what} must be texts, got {listed!r}")
+    if len(listed) != count:
+        raise ShapeError(f"{what} has {len(listed)} names, but {count} are needed: {listed}")
+    return listed
+
+
 def as_labels(values: object, name: str, n: int) -> npt.NDArray[np.generic]:
     """One label for each of n rows, such as the name of its group, or its time.
 
@@ -379,7 +404,7 @@ def as_labels(values: object, name: str, n: int) -> npt.NDArray[np.generic]:
         array(['a', 'b'], dtype='<U1')
     """
     refuse_collections(values, name)
-    labels = np.asarray(values)
+    labels = as_array(values, name)
     if labels.shape != (n,):
         raise ShapeError(f"{name} has shape {labels.shape}, but there are {n} rows")
     # An array of texts has made text of what is missing in a list.

@@ -30,12 +30,12 @@ SETTINGS = {
 COMMAND = (sys.executable, "-m", "prerank")
 
 
-def run(*arguments, cwd):
+def run(*arguments, cwd, **environment):
     """A process of its own, as a user starts it."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
         cwd=cwd,
-        env=os.environ | SETTINGS,
+        env=os.environ | SETTINGS | environment,
         capture_output=True,
         text=True,
         encoding="utf-8",

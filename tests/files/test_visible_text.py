@@ -18,6 +18,12 @@ def test_nothing_that_is_not_shown_is_left():
     for hidden in ("\u202e", "\u200b", "\xad", "\U000e0041"):
         assert json.loads(f'"{visible(hidden)}"') == hidden
     assert visible("fl\u200dow") == "fl\\u200dow"
+    # Fillers and selectors are not of the category Cf; runs of joiners look like one, or none.
+    for hidden in "\u034f\u115f\u2800\u3164\ufe0f\U000e0100\u17b5\u180b":
+        assert visible(f"flow{hidden}") == f"flow{json.dumps(hidden)[1:-1]}"
+    assert visible("\u6c34\u200d") == "\u6c34\\u200d"
+    assert visible("\u2019\u200c") == "\u2019\\u200c"
+    assert visible("\u0915\u094d\u200d\u200d") == "\u0915\u094d\u200d\\u200d"
     for usual in (
         "Niederschlag in mm/h, ≤ 5 °C",
         "雨\t量\n",
@@ -25,8 +31,15 @@ def test_nothing_that_is_not_shown_is_left():
         "می\u200cشود",
         "क्\u200dष",
         "👩\u200d🔬",
+        "❤\ufe0f",
+        "🏳\ufe0f\u200d🌈",
     ):
         assert visible(usual) == usual
+
+
+def test_numbers_written_as_text_are_left_alone():
+    table = pd.DataFrame({"text": ["-1.5", "+2", "-1+1", "\n=1", "＝1", ""]})
+    assert formula_safe(table).text.tolist() == ["-1.5", "+2", "'-1+1", "'\n=1", "'＝1", ""]
 
 
 def test_texts_that_spreadsheets_would_run():

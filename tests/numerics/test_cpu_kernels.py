@@ -1,6 +1,8 @@
 """Kernels for CPUs against their plain forms. They need numba: `make test-compiled`."""
 
 import os
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -341,3 +343,14 @@ def test_the_kernels_can_be_switched_off_and_results_say_that_they_were_used(mon
     assert "numba" in versions()
     monkeypatch.setenv("PRERANK_COMPILED", "0")
     assert numba_kernels() is None
+
+
+def test_settings_in_the_current_folder_switch_the_kernels_off(tmp_path):
+    """They may name a folder of pickled machine code."""
+    look = "from prerank.numerics.kernels import numba_kernels; print(numba_kernels() is None)"
+    for name, off in (("other.yaml", "False"), (".numba_config.yaml", "True")):
+        (tmp_path / name).write_text("cache_dir: theirs\n")
+        done = subprocess.run(
+            [sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == off

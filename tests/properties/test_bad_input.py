@@ -365,6 +365,15 @@ def test_counts_cannot_be_trained_through(name):
 
 # Options
 
+
+def compare_twice(dist, y, **options):
+    return prerank.compare(dist, dist, y, preranks="scale", **options)
+
+
+def where(given):
+    return lambda dist, y, **options: prerank.diagnose_where(dist, y, **given | options)
+
+
 OPTIONS = [
     ("p", variogram_score, {"p": 0.0}, ["p must be positive", "0.0"]),
     ("p negative", variogram_score, {"p": -1}, ["p must be positive", "-1"]),
@@ -393,7 +402,36 @@ OPTIONS = [
     ("levels", diagnose, {"levels": 1}, ["levels", "at least 2"]),
     ("levels float", diagnose, {"levels": 10.0}, ["levels", "float"]),
     ("n_null", diagnose, {"n_null": 0}, ["n_null", "at least 1"]),
+    ("n_null negative", diagnose, {"n_null": -1}, ["n_null", "at least 1"]),
+    ("n_null NaN", diagnose, {"n_null": NAN}, ["n_null", "float"]),
+    ("n_null text", diagnose, {"n_null": "x"}, ["n_null", "str"]),
+    ("time ragged", diagnose, {"time": [[1, 2], [1]]}, ["time", "different lengths"]),
+    ("cluster ragged", diagnose, {"cluster": [[1, 2], [1]]}, ["cluster", "different lengths"]),
+    ("names three", compare_twice, {"names": ("a", "b", "b")}, ["names", "3 names", "2"]),
+    ("names equal", compare_twice, {"names": ("a", "a")}, ["names", "different"]),
+    ("names None", compare_twice, {"names": None}, ["names", "NoneType"]),
+    ("names lists", compare_twice, {"names": ([1], [2])}, ["names", "texts"]),
+    ("level text", compare_twice, {"level": "x"}, ["level", "str"]),
+    ("level 1", compare_twice, {"level": 1}, ["level", "below 1"]),
+    ("inputs ragged", where({}), {"X": [[1, 2], [1]]}, ["X", "different lengths"]),
+    ("names number", where({"X": points(N, D)}), {"names": 5}, ["names", "int"]),
+    ("names text", where({"X": points(N, D)}), {"names": "abc"}, ["names", "list of texts"]),
+    ("lead", lambda d, y, **o: prerank.Monitor(**o).update(d, y), {"lead": 10**30}, ["lead"]),
 ]
+
+
+@pytest.mark.parametrize("model", [1, -1, "x", None])
+def test_a_predictor_that_is_not_there(model):
+    found = diagnose(normal(), points(N, D), n_null=10)
+    for call in (found.verdict, found.displays, lambda model: found.within(0.3, model=model)):
+        refuses(["model"], call, model=model)
+
+
+def test_large_seeds_are_seeds():
+    y = torch.randn(20, D, dtype=torch.float64)
+    one, two = multivariate_normal(20, dim=D), multivariate_normal(20, dim=D)
+    tables = [prerank.compare(one, two, y, generator=10**30).table for _ in range(2)]
+    pd.testing.assert_frame_equal(*tables)
 
 
 @pytest.mark.parametrize(

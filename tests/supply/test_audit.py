@@ -25,6 +25,17 @@ def test_the_status_tells_known_from_unknown(packages, status, words):
     assert ("no vulnerability" in said) == (status == 0)
 
 
+def test_what_is_known_of_one_file_is_said_where_another_has_no_answer(monkeypatch):
+    answers = {"a": [CLEAN, FLAWED], "b": "no route", "c": [CLEAN]}
+    monkeypatch.setattr(audit, "asked", answers.__getitem__)
+    said, status = audit.audit(["a", "b"])
+    assert status == audit.FOUND
+    assert "CVE-1" in said
+    assert "no answer for b (no route)" in said
+    assert audit.audit(["c", "b"])[1] == audit.UNKNOWN
+    assert audit.audit(["c"])[1] == 0
+
+
 def test_a_file_that_cannot_be_audited_is_no_clean_one(tmp_path):
     """Without pip-audit, and with it for lack of the file."""
     said, code = audit.audit([str(tmp_path / "nowhere.txt")])

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from prerank.errors import InputError, InputTypeError, ShapeError
-from prerank.inputs import column_labels, refuse_collections, repeated
+from prerank.files.visible_text import visible_name
+from prerank.inputs import as_array, as_names, column_labels, refuse_collections, repeated
 
 __all__ = ["Axis", "Condition", "InputColumn", "input_columns"]
 
@@ -49,18 +50,19 @@ class Condition:
 
     def __str__(self) -> str:
         """In words."""
+        name = visible_name(self.name)
         if self.level is not None:
             verb = "is one of the" if self.is_rest else "is"
-            return f"{self.name} {verb} {self.level}"
+            return f"{name} {verb} {visible_name(self.level)}"
         if self.low is None and self.high is None:
-            return f"{self.name} is not missing"
+            return f"{name} is not missing"
         if self.low is None:
-            return f"{self.name} below {self.high:.4g}"
+            return f"{name} below {self.high:.4g}"
         if self.high is None:
-            return f"{self.name} above {self.low:.4g}"
+            return f"{name} above {self.low:.4g}"
         if self.low == self.high:
-            return f"{self.name} = {self.low:.4g}"
-        return f"{self.name} between {self.low:.4g} and {self.high:.4g}"
+            return f"{name} = {self.low:.4g}"
+        return f"{name} between {self.low:.4g} and {self.high:.4g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +216,7 @@ def input_columns(
         X = X.detach().cpu().numpy()
     labels = column_labels(X)
     table = hasattr(X, "iloc") and labels is not None
-    array = None if table else np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
+    array = None if table else as_array(X.to_numpy() if hasattr(X, "to_numpy") else X, "X")
     if array is not None and array.ndim == 1:
         array = array[:, None]
     shape = X.shape if array is None else array.shape
@@ -226,9 +228,8 @@ def input_columns(
     if names is None:
         known = labels is not None and len(labels) == shape[1]
         names = [str(label) for label in labels] if known and labels is not None else None
-    names = [f"x{j}" for j in range(shape[1])] if names is None else list(names)
-    if len(names) != shape[1]:
-        raise ShapeError(f"{len(names)} names for the {shape[1]} inputs of X: {names}")
+    names = [f"x{j}" for j in range(shape[1])] if names is None else names
+    names = as_names(names, shape[1], "names")
     if again := repeated(names):
         raise InputError(f"X has several inputs named {', '.join(again)}: give each its own name")
     columns = [X.iloc[:, j] if array is None else array[:, j] for j in range(shape[1])]

@@ -24,8 +24,7 @@ from torch import Tensor
 
 from prerank.calibration.curves import level_grid
 from prerank.defaults import BAND_LEVEL, LEVELS
-from prerank.errors import InputError
-from prerank.inputs import as_count
+from prerank.inputs import as_count, as_probability
 
 __all__ = [
     "HistogramBand",
@@ -99,7 +98,7 @@ def reliability_band(n: int, *, level: float = BAND_LEVEL, levels: int = LEVELS)
         >>> round(float(band.lower[50]), 3), round(float(band.upper[50]), 3)
         (0.4, 0.61)
     """
-    _check_level(level)
+    as_probability(level, "level")
     n = as_count(n, "n", minimum=1)
     lower, upper = _bounds(n, float(level), as_count(levels, "levels", minimum=2))
     low, high = (torch.from_numpy(counts).double() / n for counts in (lower, upper))
@@ -132,7 +131,7 @@ def histogram_band(n: int, bins: int = 20, level: float = BAND_LEVEL) -> Histogr
         >>> round(band.lower, 3), round(band.upper, 3), round(band.coverage, 3)
         (0.4, 1.7, 0.966)
     """
-    _check_level(level)
+    as_probability(level, "level")
     n, bins = as_count(n, "n", minimum=1), as_count(bins, "bins", minimum=1)
     lower, upper = _bin_bounds(n, bins, float(level))
     probability = count_coverage(n, bins, lower, upper)
@@ -147,11 +146,6 @@ def default_bins(n: int) -> int:
         (10, 20)
     """
     return 20 if as_count(n, "n", minimum=1) >= 400 else 10
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise InputError(f"level is the probability of the band, between 0 and 1, got {level!r}")
 
 
 @lru_cache(maxsize=64)

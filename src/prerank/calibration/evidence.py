@@ -18,6 +18,7 @@ from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.calibration.stand_ins import StandIns
 from prerank.calibration.uniformity import component_p_values, joint_p_value
 from prerank.defaults import BAND_LEVEL, LEVELS, N_NULL, SIGNIFICANCE
+from prerank.inputs import as_count
 from prerank.pits import ProjectedPIT
 from prerank.pits.ranks import WEIGHTED
 
@@ -174,6 +175,7 @@ def findings_of(
         >>> rain.component, rain.excess > 0.05, rain.p_value < 0.001
         ('rain', True, True)
     """
+    as_count(n_null, "n_null", minimum=1)
     enough = n_null if tests is None else min(_MOST_NULL, math.ceil(4 * tests / SIGNIFICANCE))
     blunt = (tests or len(results)) / (max(n_null, enough) + 1) > SIGNIFICANCE
     findings: tuple[Finding, ...] = ()

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 
 from prerank.cli.messages import Screen, say
 from prerank.diagnosis import Diagnosis, GroupedDiagnosis, WhereDiagnosis
+from prerank.files.visible_text import visible_name
 from prerank.report.wording import p_text
 
 __all__ = ["as_record", "print_diagnosis", "where_record", "whole_of"]
@@ -81,7 +82,7 @@ def print_diagnosis(
     if isinstance(diagnosis, GroupedDiagnosis):
         console.print(_table(diagnosis.groups, "group", "rows"))
         for name, one in diagnosis.groups.items():
-            say(f"{name}: {one.verdict(within=within).headline}")
+            say(f"{visible_name(name)}: {one.verdict(within=within).headline}")
     for label, reason in whole.skipped.items():
         say(f"Skipped {label}: {reason}")
     if where is not None:
@@ -93,7 +94,7 @@ def _table(diagnoses: Mapping[str, Diagnosis], *named: str) -> Table:
     headings = ("error", "floor", "excess", "at most (95 %)", "p (Holm)")
     table = Table(*named, "pre-rank", *(Column(name, justify="right") for name in headings))
     for name, one in diagnoses.items():
-        start = [escape(name), f"{one.n:,}"] if named else []
+        start = [escape(visible_name(name)), f"{one.n:,}"] if named else []
         for row in one.by_prerank.values():
             p = "" if math.isnan(row.p_holm) else p_text(row.p_holm)
             most = "" if math.isnan(row.upper) else f"{row.upper:.4f}"

@@ -49,7 +49,10 @@ _NO_MEMORY = re.compile("out of memory|n[o']t allocate memory")  # torch has no 
 
 
 class Screen(Console):
-    """A console that shows control characters of texts as escapes."""
+    """A console that shows control characters of texts as escapes, and no names as pictures."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Turn a text, such as a cell of a table, into what is shown."""

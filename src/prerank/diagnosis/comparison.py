@@ -23,7 +23,13 @@ from prerank.distributions.affine import divisors_of
 from prerank.distributions.ensemble import check_unweighted
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.extras import needed_by
-from prerank.inputs import as_generator, check_distribution, check_observations
+from prerank.inputs import (
+    as_generator,
+    as_names,
+    as_probability,
+    check_distribution,
+    check_observations,
+)
 from prerank.preranks import PreRankLike
 from prerank.report.wording import aligned_lines, p_text
 from prerank.scores import energy_score, nll
@@ -193,10 +199,9 @@ def compare(
             "two forecasts of the same rows must both have batch_shape (N,), got "
             f"{tuple(dist_a.batch_shape)} and {tuple(dist_b.batch_shape)}"
         )
-    if len(set(names)) != 2:
+    if len(set(as_names(names, 2, "names"))) != 2:
         raise InputError(f"names must be two different ones, got {names!r}")
-    if not 0 < level < 1:
-        raise InputError(f"level is the confidence of the intervals, between 0 and 1, got {level}")
+    as_probability(level, "level")
     observed = check_observations(dist_a, y)
     divisors, _ = divisors_of(scale, dist_a, observed, None)
     n = len(observed)
@@ -229,7 +234,7 @@ def compare(
 def _seed_of(generator: torch.Generator | int | None) -> int:
     """A seed that both forecasts share."""
     source = as_generator(generator, "compare")
-    if isinstance(generator, int | np.integer):
+    if isinstance(generator, int | np.integer) and abs(int(generator)) < 2**63:
         return int(generator)
     return int(torch.randint(2**31, (), generator=source))
 

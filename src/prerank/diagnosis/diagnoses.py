@@ -20,6 +20,7 @@ from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.diagnosis.equivalence import Equivalence, equivalence_of
 from prerank.diagnosis.verdict import Verdict, reach_verdict, target_words
 from prerank.extras import needed_by
+from prerank.inputs import as_count
 from prerank.pits.ranks import WEIGHTED
 from prerank.report import ReliabilityDisplay, ReliabilityGrid
 from prerank.report.html import write_page
@@ -122,6 +123,7 @@ class Diagnosis:
             model: which one, of a stack of predictors.
             level: probability of the band; weighted samples have none.
         """
+        self._check_model(model)
         displays = []
         for label, (levels, observed) in self.curves.items():
             curve = ReliabilityCurve(levels, observed.reshape(-1, *observed.shape[-2:])[model])
@@ -144,6 +146,7 @@ class Diagnosis:
             tolerance: such as 0.03.
             model: which one, of a stack of predictors.
         """
+        self._check_model(model)
         return equivalence_of([f for f in self.findings if f.model == model], tolerance)
 
     def verdict(self, *, model: int = 0, within: float | None = None) -> Verdict:
@@ -153,6 +156,7 @@ class Diagnosis:
             model: which one, of a stack of predictors.
             within: say also whether the forecast is calibrated to within this error.
         """
+        self._check_model(model)
         if model not in self._verdicts:
             evidence = evidence_of(
                 self.findings,
@@ -208,6 +212,9 @@ class Diagnosis:
         """
         options = {"verdict": self.verdict(within=within)} | options
         return write_page(diagnosis_page(self, **options), path)
+
+    def _check_model(self, model: object) -> None:
+        as_count(model, "model", minimum=0, maximum=len(self._models) - 1)
 
     def _effective_n(self, model: int) -> int | None:
         """Number of independent rows with the same mean floor; None where rows are independent."""

@@ -47,6 +47,7 @@ __all__ = ["Monitor"]
 _KIND, _FORMAT = "Monitor", "2"
 _SETTINGS = ("alpha", "lead", "n_samples", "seed")
 _NO_PRINTS = torch.empty(0, 2, dtype=torch.int64)
+_MOST_LEAD = 10_000  # streams of which each has its own evidence
 _REPEATED = 10  # least number of different observations in a repeated run of rows
 
 
@@ -92,7 +93,7 @@ class Monitor:
         seed: int = SEED,
     ) -> None:
         self.alpha = as_probability(alpha, "alpha")
-        self.lead = as_count(lead, "lead", minimum=1)
+        self.lead = as_count(lead, "lead", minimum=1, maximum=_MOST_LEAD)
         self.n_samples = as_count(n_samples, "n_samples", minimum=2)
         self.seed = as_count(seed, "seed", minimum=0)
         self.preranks: PreRankLike = "all" if preranks is None else preranks

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from prerank.errors import InputError
 from prerank.files.columns import as_numbers, decoded, family
+from prerank.files.visible_text import visible_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -306,7 +307,7 @@ def listed(names: Collection[str], most: int = _MOST_LISTED) -> str:
         >>> listed(["a", "b"])
         'a, b'
     """
-    shown = list(names)[:most]
+    shown = [visible_name(name) for name in list(names)[:most]]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
 

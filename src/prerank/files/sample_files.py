@@ -30,6 +30,7 @@ from prerank.files.sample_grids import SampleGrid
 from prerank.files.sample_tables import SampleTable, find_sample_name
 from prerank.files.sample_writing import DELIMITERS, PARQUET, WRITABLE, write_samples
 from prerank.files.user_tables import Names
+from prerank.files.visible_text import formula_safe
 
 __all__ = ["SampleFile", "read_samples"]
 
@@ -298,4 +299,4 @@ def _write_table(file: Path, suffix: str, frame: Frame, changed: Mapping[str, Va
     if suffix in PARQUET:
         parquet.write_table(table, file, compression="zstd")
     else:  # not by pyarrow, which quotes all text
-        table.to_pandas().to_csv(file, sep=DELIMITERS[suffix], index=False)
+        formula_safe(table.to_pandas()).to_csv(file, sep=DELIMITERS[suffix], index=False)

@@ -15,6 +15,7 @@ from prerank.files.columns import as_arrow
 from prerank.files.disk import write_atomically
 from prerank.files.frames import factorise, naming
 from prerank.files.sample_arrays import KEY_PREFIX
+from prerank.files.visible_text import formula_safe
 
 __all__ = ["DELIMITERS", "PARQUET", "WRITABLE", "write_samples"]
 
@@ -41,7 +42,8 @@ def write_samples(
 
     Args:
         path: `.parquet`, `.pq`, `.csv`, `.tsv` or `.npz`. Of these, CSV does not keep the types of
-            a key: text that looks like a number is read as one.
+            a key: text that looks like a number is read as one. Names and texts that a spreadsheet
+            would run begin with `'` there, and characters that are not shown are escapes.
         samples: `(S, N, D)`, or `(S, N)` for a single target; at least 2 samples, and finite.
         targets: names of the targets, D of them.
         key: N values for each column that identifies a forecast: numbers, dates or text. By
@@ -82,7 +84,7 @@ def write_samples(
                 np.savez(opened, samples=values, sample_axis=0, targets=np.array(names), **stored)
             return
         import pyarrow as pa
-        from pyarrow import csv, parquet
+        from pyarrow import parquet
 
         n_samples, n_rows, _ = values.shape
         places = pa.array(np.repeat(np.arange(n_rows), n_samples))
@@ -94,7 +96,8 @@ def write_samples(
         if suffix in PARQUET:
             parquet.write_table(pa.table(columns), file, compression="zstd")
         else:
-            csv.write_csv(pa.table(columns), file, csv.WriteOptions(delimiter=DELIMITERS[suffix]))
+            table = formula_safe(pa.table(columns).to_pandas())
+            table.to_csv(file, sep=DELIMITERS[suffix], index=False)
 
     try:
         return write_atomically(goal, write)

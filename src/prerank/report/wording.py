@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prerank.defaults import BAND_LEVEL
+from prerank.files.visible_text import visible_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +139,7 @@ def aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def listed(names: Sequence[str]) -> str:
     """Names in a sentence: `a, b and c`."""
-    *most, last = names
+    *most, last = map(visible_name, names)
     return f"{', '.join(most)} and {last}" if most else last
 
 
@@ -149,7 +150,8 @@ def joined_names(names: Iterable[str]) -> str:
         >>> joined_names(["rain, mm", "wind"])
         '"rain, mm", wind'
     """
-    quoted = ('"{}"'.format(name.replace('"', '""')) if "," in name else name for name in names)
+    shown = map(visible_name, names)
+    quoted = ('"{}"'.format(name.replace('"', '""')) if "," in name else name for name in shown)
     return ", ".join(quoted)
 
 

@@ -76,7 +76,10 @@ def _readable(tensor: Tensor) -> bool:
 @functools.cache
 def _numba_kernels() -> ModuleType | None:
     # numba refuses a numpy that is too new for it, and code without a place for its cache; with
-    # its own switch on, it would interpret what it should compile.
+    # its own switch on, it would interpret what it should compile. A settings file in the current
+    # folder may name another cache, whose files are pickled: code of whoever wrote them would run.
+    if os.path.lexists(".numba_config.yaml"):
+        return None
     try:
         from numba import config
 

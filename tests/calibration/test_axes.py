@@ -76,7 +76,7 @@ def test_the_rows_of_a_condition():
     [
         (np.zeros((3, 2)), None, ShapeError, "4 rows"),
         (np.zeros((4, 0)), None, ShapeError, "X has shape"),
-        (np.zeros((4, 2)), ["a"], ShapeError, "1 names for the 2 inputs"),
+        (np.zeros((4, 2)), ["a"], ShapeError, "1 names, but 2 are needed"),
         (np.zeros((4, 2)), ["a", "a"], InputError, "several inputs named a"),
         (np.full((4, 1), np.inf), None, InputError, "infinite in 4 of 4"),
         (np.zeros((4, 1), dtype="M8[D]"), None, InputTypeError, "dates"),

@@ -124,7 +124,7 @@ def marked(mark):
     return found
 
 
-def wait_until(condition, seconds=60.0):
+def wait_until(condition, seconds=240.0):
     """Wait for a condition; what it says in the end."""
     end = time.monotonic() + seconds
     while not (found := condition()) and time.monotonic() < end:

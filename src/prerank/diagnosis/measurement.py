@@ -26,7 +26,7 @@ from prerank.distributions.affine import divisors_of
 from prerank.distributions.magnitudes import resolution_remarks
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_generator, check_distribution, check_observations, column_names
-from prerank.preranks import PCA, PreRankLike, Projection
+from prerank.preranks import PCA, PreRankLike
 
 __all__ = ["diagnose", "diagnose_by", "measured_pits"]
 
@@ -261,8 +261,7 @@ def _row_by_row(dist: Distribution, preranks: PreRankLike | None) -> bool:
     """Whether what the pre-ranks make of a row depends on that row alone."""
     terms, _ = asked_for(dist, preranks)
     return not any(
-        (isinstance(term, PCA) and isinstance(term.components, float))
-        or (isinstance(term, Projection) and term.vectors.dim() > 2)
+        term.of_rows or (isinstance(term, PCA) and isinstance(term.components, float))
         for term in terms
     )
 

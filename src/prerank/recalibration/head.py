@@ -28,6 +28,7 @@ from prerank.inputs import (
 )
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import Custom, PreRankLike, Projection, applicable, is_all, parse
+from prerank.preranks.base import refuse_given_rows
 from prerank.recalibration.change import Change, described
 from prerank.recalibration.changed_forecasts import changed_forecast, checked_forecast, kind_of
 from prerank.recalibration.halves import Halves
@@ -156,6 +157,7 @@ class CalibrationHead:
                 "to be of use"
             )
         terms, skipped = applicable(self.preranks, base)
+        refuse_given_rows(terms, "a head is fitted to batches of rows, and applied to others")
         for term in terms:
             term.check(base)
         size = spans(base) or sample_spans(draw(base, self.n_samples, generator=self.seed).points)

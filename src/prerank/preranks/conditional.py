@@ -1,7 +1,6 @@
 """Pre-ranks of one's own that see the inputs, or other things known before the observation."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
@@ -14,7 +13,6 @@ from prerank.preranks.base import Custom
 __all__ = ["Conditional"]
 
 
-@dataclass(frozen=True, eq=False, init=False)
 class Conditional(Custom):
     r"""Any function of a point and of the inputs of its row, :math:`T = \rho(y, x)`.
 

@@ -119,9 +119,9 @@ def couple(
     """
     if is_named(margins):
         samples = named_samples(margins, member=member, target=target, name="margins")
-        points = _named_template(samples, template)
         options: dict[str, Any] = {"draws": draws, "n_samples": n_samples, "generator": generator}
-        joined = couple(Ensemble(samples.values()), points, **options)
+        members, past = Ensemble(samples.values()), _named_template(samples, template)
+        joined = couple(members, past, **options)
         return samples.like(joined.samples.cpu().numpy())
     refuse_names(member=member, target=target)
     refuse_discrete(check_distribution(margins))
@@ -308,6 +308,9 @@ class SchaakeShuffle(Coupling):
     of the errors only where the forecasts hardly differ between rows.
 
     Args:
+        margins: False leaves the values of each target as they are, and only reorders them: for
+            ensembles whose dependence alone is wrong. The margins are recalibrated as those of
+            independent rows; few rows that follow each other in time show them wrong by chance.
         n_samples: not used: an ensemble has its members.
         generator: a seed, or a generator from which one is taken at `fit`.
 
@@ -328,6 +331,16 @@ class SchaakeShuffle(Coupling):
         True
     """
 
+    def __init__(
+        self,
+        *,
+        margins: bool = True,
+        n_samples: int = 512,
+        generator: torch.Generator | int | None = None,
+    ) -> None:
+        super().__init__(n_samples=n_samples, generator=generator)
+        self._margins = margins
+
     def _fitted(
         self, dist: Distribution, y: Tensor, source: torch.Generator | None
     ) -> list[Correction]:
@@ -338,6 +351,8 @@ class SchaakeShuffle(Coupling):
                 "observation for each member; fit it to more rows, or pass fewer members"
             )
         self.past_ = y
+        if not self._margins:
+            return [Correction() for _ in range(y.shape[-1])]
         return super()._fitted(dist, y, source)
 
     def _template(self, raw: Tensor, source: torch.Generator | None) -> Tensor:

@@ -162,8 +162,8 @@ class StationDisplay(Display):
             cmap=colours,
             vmin=0,
             vmax=top,
-            edgecolors=np.where(marked, "black", "0.5")[order],
-            linewidths=np.where(marked, 2.0, 0.6)[order],
+            edgecolors=["black" if marked[k] else "0.5" for k in order],
+            linewidths=[2.0 if marked[k] else 0.6 for k in order],
         )
         ax.figure.colorbar(self.marks_, ax=ax, label=self.label)
         ax.set_xlabel(short_name(self.axes[0]), parse_math=False)

@@ -150,7 +150,10 @@ class TimelineDisplay(Display):
             panel.axhline(0.5, color="0.5", linewidth=0.8)
             for k, j in enumerate(self.drawn):
                 out = ((part[:, j] - 0.5).abs() > reach).numpy() & self.band
-                look = {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k % len(STYLES)]}
+                look: dict[str, Any] = {
+                    "color": COLOURS[k % len(COLOURS)],
+                    "linestyle": STYLES[k % len(STYLES)],
+                }
                 name = short_name(self.names[j])
                 line = panel.plot(
                     at, part[:, j], marker="o", markersize=3, label=name, gid=NAMED, **look

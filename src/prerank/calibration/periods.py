@@ -39,13 +39,13 @@ _EXACT = 20  # uniforms; the sum of more is normal up to its kurtosis
 
 
 class PeriodMeans(NamedTuple):
-    """Means of PITs in K periods.
+    r"""Means of PITs in K periods.
 
     Attributes:
         periods: names, in order.
         counts: rows of each, `(K,)`.
         location: means of Z, `(K, J)`.
-        spread: means of |2Z - 1|, `(K, J)`.
+        spread: means of :math:`|2Z - 1|`, `(K, J)`.
         reach: how far from 1/2 both stay if the forecast is calibrated, `(2, K, J)`.
         level: probability that the means of one component, of one kind, stay there in all periods.
     """
@@ -100,7 +100,7 @@ def period_means(
     *,
     level: float = BAND_LEVEL,
 ) -> PeriodMeans:
-    """Means of Z and of |2Z - 1| in each period.
+    r"""Means of Z and of :math:`|2Z - 1|` in each period.
 
     Args:
         z: PITs `(N, J)`.

@@ -32,7 +32,9 @@ _FEW_PERIODS = 4  # that a caption names
 
 
 class TimelineDisplay(Display):
-    """Mean of Z (bias) and of |2Z - 1| (spread) in each period; both are 1/2 where calibrated.
+    r"""Bias and spread of PITs in each period: means of :math:`Z` and of :math:`|2Z - 1|`.
+
+    Both are 1/2 where calibrated.
 
     The band holds each line in all periods at once with the probability that it states; each of
     several lines has its own chance to leave it. Where lines have bands of different widths, the

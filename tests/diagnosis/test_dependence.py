@@ -1,11 +1,14 @@
 """diagnose(time=, cluster=): verdicts of series, remarks and groups."""
 
+from html import unescape
+
 import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
 import prerank
 from calibration.test_dependent_rows import series
+from prerank.calibration import histogram_band
 from prerank.diagnosis import diagnose_by
 from prerank.errors import InputError
 
@@ -61,7 +64,11 @@ def test_a_page_of_a_series(tmp_path):
     one = prerank.diagnose(DIST, series(0.6, 2, (N, 2)), preranks="marginal", time=range(N))
     text = one.to_html(tmp_path / "report.html").read_text()
     assert "rows in time order" in text
-    assert "no band, since rows depend on each other." in text
+    [bars] = one.histograms()
+    independent = histogram_band(N, bars.band.bins)
+    assert bars.band.upper > independent.upper
+    assert bars.band.lower < independent.lower
+    assert bars.caption in unescape(text)
 
 
 def test_members_of_a_stack_have_their_own_correlation():

@@ -138,6 +138,12 @@ def test_examples_say_what_the_pages_claim():
         (excess, p), (less, _) = ((float(a), float(b)) for a, b in found)
         assert p < 0.01
         assert less < excess / 3
+    shuffled = (SITE / "examples" / "real_forecasts.txt").read_text()
+    for label, share in (("scale", 0.6), ("dependency", 0.4)):
+        found = re.findall(rf"{label} +(\S+) +(\S+)\n", shuffled)
+        (excess, p), (less, _) = ((float(a), float(b)) for a, b in found)
+        assert p < 0.05
+        assert less < share * excess
 
 
 def test_the_picture_is_that_of_the_example(tmp_path):

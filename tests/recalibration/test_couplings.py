@@ -127,6 +127,15 @@ def rho_of(angle):
     return 6 / math.pi * angle
 
 
+def test_margins_may_be_left_as_they_are():
+    members, y = gaussians(CALIBRATION, 1, 0.7, width=1.6)
+    raw = Ensemble(members)
+    new = SchaakeShuffle(margins=False, generator=0).fit(raw, y)(raw).samples
+    assert torch.equal(new.sort(0).values, members.sort(0).values)
+    shuffled = SchaakeShuffle(generator=0).fit(raw, y)(raw).samples
+    assert not torch.equal(shuffled.sort(0).values, members.sort(0).values)
+
+
 @every_coupling
 def test_same_seed_same_members(kind):
     members, y = gaussians(100, 1, width=2.0)

@@ -44,13 +44,13 @@ class NamedCall(Generic[R]):
         function: what takes distributions and tables.
         given: its other arguments, by name.
         found: the forecasts beside the observations, by name of the argument.
-        by: name of a coordinate with groups.
+        by: name of a coordinate with groups, or of several.
     """
 
     function: Callable[..., R]
     given: Mapping[str, Any]
     found: Mapping[str, NamedForecast]
-    by: str | None
+    by: Any
 
     @property
     def forecast(self) -> NamedForecast:

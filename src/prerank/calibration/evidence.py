@@ -6,14 +6,24 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from prerank.calibration.bands import ReliabilityBand, reliability_band
+from prerank.calibration.bands import (
+    HistogramBand,
+    ReliabilityBand,
+    histogram_band,
+    reliability_band,
+)
 from prerank.calibration.curves import reliability_curve
 from prerank.calibration.dependent_limits import dependent_limits
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.error import pce, pce_floor
 from prerank.calibration.intervals import mean_pce_limits, pce_limits
 from prerank.calibration.nulls import holm
-from prerank.calibration.rotations import ROTATIONS, dependent_band, dependent_evidence
+from prerank.calibration.rotations import (
+    ROTATIONS,
+    dependent_band,
+    dependent_evidence,
+    dependent_histogram_band,
+)
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.calibration.stand_ins import StandIns
 from prerank.calibration.uniformity import component_p_values, joint_p_value
@@ -29,6 +39,7 @@ __all__ = [
     "Evidence",
     "Finding",
     "Part",
+    "bar_band",
     "corrected_findings",
     "curve_band",
     "curve_shapes",
@@ -225,6 +236,15 @@ def curve_band(
     if dependence is None:
         return reliability_band(z.shape[-2], level=level, levels=levels)
     return dependent_band(z, dependence, level=level, levels=levels)
+
+
+def bar_band(
+    z: Tensor, dependence: DependentRows | None, *, bins: int, level: float = BAND_LEVEL
+) -> HistogramBand:
+    """The band of a histogram of PITs `(N, J)`, wider where their rows depend on each other."""
+    if dependence is None:
+        return histogram_band(len(z), bins, level)
+    return dependent_histogram_band(z, dependence, bins=bins, level=level)
 
 
 def evidence_of(

@@ -21,7 +21,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from prerank.calibration.bands import ReliabilityBand, reliability_band
+from prerank.calibration.bands import (
+    HistogramBand,
+    ReliabilityBand,
+    histogram_band,
+    reliability_band,
+)
 from prerank.calibration.curves import level_grid
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.defaults import BAND_LEVEL, LEVELS
@@ -30,6 +35,7 @@ __all__ = [
     "DependentEvidence",
     "dependent_band",
     "dependent_evidence",
+    "dependent_histogram_band",
     "deviation_draws",
     "rotations",
 ]
@@ -134,6 +140,39 @@ def dependent_band(
     inner[1:-1] = factor * widths.cpu()
     lower, upper = (band.levels - inner).clamp_min(0), (band.levels + inner).clamp_max(1)
     return band._replace(lower=lower, upper=upper)
+
+
+def dependent_histogram_band(
+    z: Tensor, rows: DependentRows, *, bins: int = 20, level: float = BAND_LEVEL
+) -> HistogramBand:
+    """Simultaneous band for the bars of a calibrated forecast whose rows depend on each other.
+
+    The band of independent rows, widened by one factor as `dependent_band` is.
+
+    Args:
+        z: PITs `(N, J)`.
+        rows: which of them depend on each other.
+        bins: as in `pit_histogram`.
+        level: probability that all bars of a component stay inside.
+
+    Example:
+        >>> from prerank.calibration.dependent_rows import row_units
+        >>> z = torch.rand(400, 1, generator=torch.Generator().manual_seed(0))
+        >>> wide = dependent_histogram_band(z, row_units([k // 8 for k in range(400)], None, 400))
+        >>> wide.lower < 1 < wide.upper, wide.coverage
+        (True, 0.95)
+    """
+    band = histogram_band(len(z), bins, level)
+    turns = rotations(rows.degrees, ROTATIONS, 0).to(z.device)
+    factor = 0.0
+    for column in z.double().unbind(-1):
+        curves = rows.curves(column, levels=bins + 1)
+        curves[:, 0] = 0  # the first bin is closed on both sides
+        bars = turns @ (curves.diff(dim=-1) * bins)
+        distances = torch.maximum(bars / (band.upper - 1), -bars / (1 - band.lower)).amax(-1)
+        factor = max(factor, float(distances.quantile(level, interpolation="higher")))
+    lower, upper = 1 - factor * (1 - band.lower), 1 + factor * (band.upper - 1)
+    return band._replace(lower=max(lower, 0.0), upper=upper, coverage=level)
 
 
 def deviation_draws(

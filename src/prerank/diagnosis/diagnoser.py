@@ -12,7 +12,7 @@ from prerank.calibration.error import CollectedPITs
 from prerank.calibration.stand_ins import STAND_INS, StandIns, ThinnedRows
 from prerank.defaults import LEVELS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoses import Diagnosis
-from prerank.diagnosis.judgement import Measurement, asked_for, scaled_pits
+from prerank.diagnosis.judgement import Measurement, asked_of_batches, scaled_pits
 from prerank.distributions import Ensemble, draw, rows_of
 from prerank.distributions.affine import divisors_of
 from prerank.distributions.magnitudes import resolution_remarks
@@ -114,7 +114,7 @@ class Diagnoser:
         observed = check_observations(dist, y)
         divisors, words = divisors_of(self.scale, dist, observed, self.units)
         if not self.rows:
-            terms, self._skipped = asked_for(dist, self.preranks)
+            terms, self._skipped = asked_of_batches(dist, self.preranks)
             self._targets, self._words = targets, words
             self._parts = [_Part(term) for term in terms]
         size = len(dist.samples) if isinstance(dist, Ensemble) else self.n_samples

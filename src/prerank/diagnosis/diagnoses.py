@@ -10,19 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from prerank.calibration import ReliabilityCurve, pce_floor, reliability_curve
+from prerank.calibration import (
+    ReliabilityCurve,
+    default_bins,
+    pce_floor,
+    pit_histogram,
+    reliability_curve,
+)
 from prerank.calibration.causes import MARGINAL, Causes
 from prerank.calibration.dependent_rows import DependentRows
-from prerank.calibration.evidence import ALL, Finding, curve_band, evidence_of
+from prerank.calibration.evidence import ALL, Finding, bar_band, curve_band, evidence_of
+from prerank.calibration.periods import period_means, periods_of
 from prerank.calibration.serial_correlation import SerialCorrelation
+from prerank.coordinates import quoted
 from prerank.defaults import BAND_LEVEL, LEVELS, UNITS
 from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.diagnosis.equivalence import Equivalence, equivalence_of
 from prerank.diagnosis.verdict import Verdict, reach_verdict, target_words
+from prerank.errors import InputError
 from prerank.extras import needed_by
 from prerank.inputs import as_count
 from prerank.pits.ranks import WEIGHTED
-from prerank.report import ReliabilityDisplay, ReliabilityGrid
+from prerank.report import (
+    HistogramGrid,
+    PITHistogramDisplay,
+    ReliabilityDisplay,
+    ReliabilityGrid,
+    TimelineDisplay,
+)
 from prerank.report.html import write_page
 from prerank.report.wording import aligned_lines, listed, p_phrase, p_text
 
@@ -139,6 +154,64 @@ class Diagnosis:
             displays.append(ReliabilityDisplay(curve, band, label=label, names=names, causes=found))
         return displays
 
+    def histograms(
+        self, *, model: int = 0, level: float = BAND_LEVEL, bins: int | None = None
+    ) -> list[PITHistogramDisplay]:
+        """PIT histograms of one predictor, one for each pre-rank, not yet drawn.
+
+        Args:
+            model: which one, of a stack of predictors.
+            level: probability of the band; weighted samples have none.
+            bins: number of bins; 20 by default, or 10 where there are fewer than 400 rows.
+        """
+        count = default_bins(self.n) if bins is None else bins
+        histograms = []
+        for curve in self.displays(model=model, level=level):
+            z = self.pits[curve.label]
+            own = z.reshape(-1, *z.shape[-2:])[model]
+            band = bar_band(own, self.dependence, bins=count, level=level)
+            histograms.append(
+                PITHistogramDisplay(
+                    pit_histogram(own, bins=count),
+                    None if curve.band is None else band,
+                    label=curve.label,
+                    names=curve.names,
+                    curves=curve.shapes,
+                    causes=curve.causes,
+                )
+            )
+        return histograms
+
+    def over_time(
+        self,
+        time: object,
+        *,
+        prerank: str | None = None,
+        every: str | float = "month",
+        model: int = 0,
+        level: float = BAND_LEVEL,
+    ) -> TimelineDisplay:
+        """Bias and spread of the PITs of one pre-rank in each period, not yet drawn.
+
+        Where the diagnosis was given `time` or `cluster`, the band allows for the dependence.
+
+        Args:
+            time: of each row, `(N,)`: dates, also as text, or numbers.
+            prerank: its label; by default the first one.
+            every: length of a period: `"year"`, `"month"`, `"week"`, `"day"`, or a number in the
+                unit of numeric times.
+            model: which one, of a stack of predictors.
+            level: probability of the band; weighted samples have none.
+        """
+        self._check_model(model)
+        label = self._label(prerank)
+        z = self.pits[label].reshape(-1, *self.pits[label].shape[-2:])[model]
+        whole, *parts = (f for f in self.findings if f.prerank == label and f.model == model)
+        means = period_means(z, periods_of(time, every, len(z)), self.dependence, level=level)
+        names = [part.component for part in parts] or [label]
+        banded = whole.method != WEIGHTED
+        return TimelineDisplay(means, label=label, names=names, band=banded)
+
     def within(self, tolerance: float, *, model: int = 0) -> Equivalence:
         """Whether the true error of every row of the table is at most a tolerance, at 95 %.
 
@@ -216,6 +289,16 @@ class Diagnosis:
     def _check_model(self, model: object) -> None:
         as_count(model, "model", minimum=0, maximum=len(self._models) - 1)
 
+    def _label(self, prerank: str | None) -> str:
+        """Label of a pre-rank that was diagnosed; the first one by default."""
+        if prerank is None:
+            return next(iter(self.pits))
+        if prerank not in self.pits:
+            raise InputError(
+                f"prerank {prerank!r} was not diagnosed: there are {quoted(self.pits)}"
+            )
+        return prerank
+
     def _effective_n(self, model: int) -> int | None:
         """Number of independent rows with the same mean floor; None where rows are independent."""
         if self.dependence is None:
@@ -284,11 +367,16 @@ class GroupedDiagnosis:
         overall: of all rows.
         groups: of the rows of each group, by its name.
 
+        labels: of each group, one for each grouping, by its name.
+        by: names of the groupings, where they have any.
+
     In both, `p_holm` is corrected over all pre-ranks of all groups and of the whole.
     """
 
     overall: Diagnosis
     groups: dict[str, Diagnosis]
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    by: tuple[str, ...] = ()
 
     @cached_property
     @needed_by("GroupedDiagnosis.table")
@@ -332,6 +420,72 @@ class GroupedDiagnosis:
         named = listed(wrong) if len(wrong) <= _NAMED_GROUPS else f"{len(wrong)} groups"
         headline = f"Evidence of miscalibration within {named}, though not over all rows."
         return replace(verdict, status="bad", headline=headline)
+
+    @needed_by("GroupedDiagnosis.plot")
+    def plot(
+        self,
+        figure: "Figure | SubFigure | None" = None,
+        *,
+        prerank: str | None = None,
+        component: str | None = None,
+        level: float = BAND_LEVEL,
+        bins: int | None = None,
+    ) -> HistogramGrid:
+        """Draw PIT histograms with bands as small multiples, one for each group.
+
+        Groups by two coordinates have a row for each place of the first and a column for each of
+        the second. Groups by one have a column each, and a row for each component of the pre-rank.
+
+        Args:
+            figure: an empty figure; a new one by default, which is `.figure_` of the result.
+            prerank: its label; by default the first one.
+            component: name of one component; all by default, for groups by one coordinate.
+            level: probability of each band.
+            bins: number of bins; by default as many as the smallest group has by itself.
+        """
+        return self.histograms(prerank, component, level=level, bins=bins).plot(figure)
+
+    def histograms(
+        self,
+        prerank: str | None = None,
+        component: str | None = None,
+        *,
+        level: float = BAND_LEVEL,
+        bins: int | None = None,
+    ) -> HistogramGrid:
+        """What `plot` draws, not yet drawn; arguments are those of `plot`."""
+        label = self.overall._label(prerank)
+        count = bins or default_bins(min(one.n for one in self.groups.values()))
+        shown = {
+            name: next(d for d in one.histograms(level=level, bins=count) if d.label == label)
+            for name, one in self.groups.items()
+        }
+        names = next(iter(shown.values())).names
+        if component is not None and component not in names:
+            raise InputError(
+                f"component {component!r} is none of {label}, which has {quoted(names)}"
+            )
+        chosen = names if component is None else (component,)
+        several = any(len(labels) > 1 for labels in self.labels.values())
+        if several and len(chosen) > 1:
+            raise InputError(
+                f"{label} has {len(names)} components, and groups have rows and columns already: "
+                f"name one with component=, such as {names[0]!r}"
+            )
+        rows: dict[str, dict[str, PITHistogramDisplay]] = {}
+        for name, display in shown.items():
+            labels = self.labels.get(name, (name,))
+            for part in chosen:
+                row = labels[0] if several else part if len(chosen) > 1 else ""
+                column = "/".join(labels[1:]) if several else name
+                rows.setdefault(row, {})[column] = display.of_component(names.index(part))
+        title = label if len(chosen) > 1 or chosen[0] == label else f"{label} of {chosen[0]}"
+        places = [*self.by[:1], "/".join(self.by[1:])] if several else self.by
+        kinds = ("rows", "columns") if several else ("columns",)
+        words = [
+            f"{by} ({kind})" if several else by for by, kind in zip(places, kinds, strict=False)
+        ]
+        return HistogramGrid(rows, label=f"{title} by {' and '.join(words)}" if words else title)
 
     @needed_by("GroupedDiagnosis.to_html")
     def to_html(

@@ -4,14 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from prerank.calibration import default_bins, histogram_band, pit_histogram
 from prerank.diagnosis.glossary import glossary
 from prerank.diagnosis.verdict import Verdict
 from prerank.errors import ShapeError
 from prerank.files import versions
 from prerank.report import (
     CornerDisplay,
-    PITHistogramDisplay,
     ReliabilityGrid,
     SelectionDisplay,
 )
@@ -178,18 +176,7 @@ def _reliability(findings: "Diagnosis", before: "Diagnosis | None", change: str)
 
 def _histograms(findings: "Diagnosis") -> Section:
     shown = []
-    bins = default_bins(findings.n)
-    unbanded = findings.dependence is not None  # the band is that of independent rows
-    for display in findings.displays():
-        z = findings.pits[display.label]
-        histogram = PITHistogramDisplay(
-            pit_histogram(z.reshape(z.shape[-2:]), bins=bins),
-            None if unbanded or display.band is None else histogram_band(findings.n, bins),
-            label=display.label,
-            names=display.names,
-            curves=display.shapes,
-            causes=display.causes,
-        )
+    for histogram in findings.histograms():
         drawn = _drawn(histogram, "")
         shown.append(replace(drawn, caption=drawn.caption + _doubt(findings, histogram)))
     return Section("PIT histograms", illustrations=tuple(shown))

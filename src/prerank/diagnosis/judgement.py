@@ -18,8 +18,9 @@ from prerank.distributions import affine
 from prerank.pits import ProjectedPIT, project_pits
 from prerank.pits.ranks import labels_of
 from prerank.preranks import PreRank, PreRankLike, applicable, is_all
+from prerank.preranks.base import refuse_given_rows
 
-__all__ = ["Measurement", "asked_for", "scaled_pits"]
+__all__ = ["Measurement", "asked_for", "asked_of_batches", "scaled_pits"]
 
 _SAME_FOR_ONE = ("location", "pca", "copula")
 
@@ -141,4 +142,13 @@ def asked_for(
         terms = tuple(term for term in terms if term.label not in same)
         skipped |= dict.fromkeys(same, "the same as marginal for a single target")
     labels_of(terms)
+    return terms, skipped
+
+
+def asked_of_batches(
+    dist: Distribution, preranks: PreRankLike | None
+) -> tuple[tuple[PreRank, ...], dict[str, str]]:
+    """As `asked_for`, for rows that come in batches: pre-ranks of given rows are refused."""
+    terms, skipped = asked_for(dist, preranks)
+    refuse_given_rows(terms, "each batch has others")
     return terms, skipped

@@ -1,6 +1,6 @@
 """Is this predictor jointly calibrated? All pre-ranks in one call."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature, unwrap
 from itertools import chain
@@ -26,7 +26,7 @@ from prerank.distributions.affine import divisors_of
 from prerank.distributions.magnitudes import resolution_remarks
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_generator, check_distribution, check_observations, column_names
-from prerank.preranks import PCA, PreRankLike, Projection
+from prerank.preranks import PCA, PreRankLike
 
 __all__ = ["diagnose", "diagnose_by", "measured_pits"]
 
@@ -52,8 +52,10 @@ def _named_diagnosis(call: NamedCall[Diagnosis]) -> Diagnosis | GroupedDiagnosis
     arguments = call.arguments | {"units": units}
     if call.by is None:
         return call.function(**arguments)
-    groups = call.forecast.labels(call.by, "by")
-    return diagnose_by(groups=label_texts(groups), **arguments)
+    several = not isinstance(call.by, str) and isinstance(call.by, Sequence)
+    names = call.by if several else [call.by]
+    groups = {name: label_texts(call.forecast.labels(name, "by")) for name in names}
+    return diagnose_by(groups=groups, **arguments)
 
 
 @accepts_names(_named_diagnosis)
@@ -73,7 +75,7 @@ def diagnose(
     member: Hashable | None = None,
     target: Names | None = None,
     rows: Names | None = None,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
 ) -> Diagnosis:
     """Measure calibration for every pre-rank, with floors and p-values.
 
@@ -109,7 +111,7 @@ def diagnose(
             then.
         target: the dimensions that form one event, likewise.
         rows: the other dimensions, likewise.
-        by: a coordinate with the groups of a `GroupedDiagnosis`, likewise.
+        by: a coordinate with the groups of a `GroupedDiagnosis`, or several, likewise.
 
     Returns:
         A `Diagnosis` with `.table`, `.pits`, `.curves`, `.verdict()`, `.plot()`, `.skipped` and
@@ -155,7 +157,8 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
     Args:
         dist: `batch_shape (N,)`, `event_shape (D,)`.
         y: observations `(N, D)`.
-        groups: name of each row's group, `(N,)`.
+        groups: name of each row's group, `(N,)`; or several groupings by name, such as
+            `{"lead": leads, "season": seasons}`, whose combinations are the groups.
         options: the keywords of `diagnose`, with the same defaults.
 
     Example:
@@ -179,7 +182,10 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
             f"groups are of the rows of one predictor, of batch_shape (N,): got "
             f"{tuple(dist.batch_shape)}"
         )
-    rows = _rows(groups, dist.batch_shape[0])
+    labels = _group_labels(groups, dist.batch_shape[0])
+    rows = {"/".join(label): at for label, at in labels.items()}
+    if len(rows) < len(labels):
+        raise InputError("groups has different labels that read alike when joined by '/'")
     judging["tests"] = (1 + len(rows)) * len(measured.results)
     parts = [measured.judged(**judging)]
     parts += [measured.of_rows(at, name).judged(**judging) for name, at in rows.items()]
@@ -187,7 +193,9 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
     whole, *others = (
         replace(part, findings=tuple(next(corrected) for _ in part.findings)) for part in parts
     )
-    return GroupedDiagnosis(whole, dict(zip(rows, others, strict=True)))
+    named = dict(zip(rows, labels, strict=True))
+    by = tuple(map(str, groups)) if isinstance(groups, Mapping) else ()
+    return GroupedDiagnosis(whole, dict(zip(rows, others, strict=True)), named, by)
 
 
 def measured_pits(
@@ -263,25 +271,34 @@ def _row_by_row(dist: Distribution, preranks: PreRankLike | None) -> bool:
     """Whether what the pre-ranks make of a row depends on that row alone."""
     terms, _ = asked_for(dist, preranks)
     return not any(
-        (isinstance(term, PCA) and isinstance(term.components, float))
-        or (isinstance(term, Projection) and term.vectors.dim() > 2)
+        term.of_rows or (isinstance(term, PCA) and isinstance(term.components, float))
         for term in terms
     )
 
 
-def _rows(groups: object, n: int) -> dict[str, Tensor]:
-    """Numbers of the rows of each group, in the order of their first appearance."""
-    values = np.asarray(groups if not isinstance(groups, Sequence) else list(groups), dtype=object)
-    if values.shape != (n,):
-        raise ShapeError(f"groups has shape {values.shape}, but there are {n} rows")
-    members: dict[str, list[int]] = {}
-    for row, value in enumerate(values):
-        if str(value) in ("None", "nan", "NaT", "<NA>") and not isinstance(value, str):
-            raise InputError("groups has missing values: name the group of every row")
-        members.setdefault(str(value), []).append(row)
+def _group_labels(groups: object, n: int) -> dict[tuple[str, ...], Tensor]:
+    """Numbers of the rows of each group, in the order of their first appearance, by its labels."""
+    several = groups.values() if isinstance(groups, Mapping) else [groups]
+    if not several:
+        raise InputError("groups is empty: name a group of every row")
+    columns = [_texts(values, n) for values in several]
+    members: dict[tuple[str, ...], list[int]] = {}
+    for row, labels in enumerate(zip(*columns, strict=True)):
+        members.setdefault(labels, []).append(row)
     if len(members) > MAX_GROUPS:
         raise InputError(
             f"groups has {len(members)} different names for {n} rows: group them more coarsely "
             f"({MAX_GROUPS} at most)"
         )
-    return {name: torch.tensor(at) for name, at in members.items()}
+    return {labels: torch.tensor(at) for labels, at in members.items()}
+
+
+def _texts(groups: object, n: int) -> list[str]:
+    """The group of each row as text."""
+    values = np.asarray(groups if not isinstance(groups, Sequence) else list(groups), dtype=object)
+    if values.shape != (n,):
+        raise ShapeError(f"groups has shape {values.shape}, but there are {n} rows")
+    for value in values:
+        if str(value) in ("None", "nan", "NaT", "<NA>") and not isinstance(value, str):
+            raise InputError("groups has missing values: name the group of every row")
+    return [str(value) for value in values]

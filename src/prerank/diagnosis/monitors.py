@@ -15,7 +15,7 @@ from torch.distributions import Distribution
 
 from prerank.calibration.monitoring import InterleavedEvidence
 from prerank.defaults import ALARM, N_SAMPLES, SEED
-from prerank.diagnosis.judgement import asked_for
+from prerank.diagnosis.judgement import asked_of_batches
 from prerank.distributions import Ensemble, affine
 from prerank.distributions.affine import divisors_of
 from prerank.distributions.ensemble import check_unweighted
@@ -260,7 +260,7 @@ class Monitor:
         if divisors is not None:
             dist = affine(dist, torch.zeros_like(divisors), 1 / divisors)
             observed = observed * (1 / divisors)
-        terms = asked_for(dist, self.preranks)[0]
+        terms = asked_of_batches(dist, self.preranks)[0]
         return project_pits(dist, observed, terms, n_samples=self.n_samples, generator=source)
 
     def _refuse_repeated(self, prints: Tensor) -> None:

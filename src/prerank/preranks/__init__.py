@@ -1,6 +1,7 @@
 """Pre-rank functions: from multivariate points to the numbers that are ranked."""
 
 from prerank.preranks.base import Custom, Linear, PreRank, Reference
+from prerank.preranks.conditional import Conditional
 from prerank.preranks.distances import MinimumSpanningTree, ReferenceDistance
 from prerank.preranks.linear import PCA, Location, Marginal, Projection
 from prerank.preranks.parsing import CLASSIC, PAPER, PreRankLike, applicable, is_all, parse
@@ -22,6 +23,7 @@ __all__ = [
     "PCA",
     "AverageRank",
     "BandDepth",
+    "Conditional",
     "Copula",
     "Custom",
     "Dependency",

@@ -100,6 +100,11 @@ class PreRank(ABC):
         return [str(j) for j in range(size)]
 
     @property
+    def of_rows(self) -> bool:
+        """Whether it holds something for each row, and so belongs to these rows alone."""
+        return False
+
+    @property
     def label(self) -> str:
         """How it is called in tables; `parse` reads it, except for code and directions."""
         changed = [
@@ -169,13 +174,16 @@ class Custom(PreRank):
         '<lambda>'
     """
 
-    function: Callable[[Tensor], Tensor]
+    function: Callable[..., Tensor]
     title: str | None = field(default=None)
     name: ClassVar[str] = "custom"
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Apply the function to every member of the pool."""
-        value = self.function(pool)
+        return self._components(self.function(pool), pool)
+
+    def _components(self, value: object, pool: Tensor) -> Tensor:
+        """What the function returned, with an axis for its components."""
         if not isinstance(value, Tensor) or not value.is_floating_point():
             raise InputError(
                 f"pre-rank {self.label!r} must return a floating-point tensor, "
@@ -213,3 +221,13 @@ def require_dim(dist: Distribution, minimum: int, name: str, instead: str) -> No
         raise NotApplicableError(
             f"{name} needs at least {minimum} targets and is constant for D = {dim}: {instead}"
         )
+
+
+def refuse_given_rows(preranks: Sequence[PreRank], but: str) -> None:
+    """Raise where a pre-rank belongs to given rows, and will see others or see them reordered."""
+    for prerank in preranks:
+        if prerank.of_rows:
+            raise InputError(
+                f"pre-rank {prerank.label!r} holds values for given rows, but {but}: "
+                "prerank.diagnose and prerank.pit take all rows at once"
+            )

@@ -15,6 +15,8 @@ from prerank.preranks.pooled import by_rows
 
 __all__ = ["MinimumSpanningTree", "ReferenceDistance"]
 
+_STREAM = 0x7A52F  # observations that are simulated with the same small seed are not the points
+
 
 @dataclass(frozen=True)
 class MinimumSpanningTree(PreRank):
@@ -51,8 +53,11 @@ class ReferenceDistance(PreRank):
     Args:
         seed: of the random points, which are drawn for all rows at once: that of a row depends on
             how many there are.
-        points: `(D,)`, or `(*batch_shape, D)`, instead of random ones; they must not depend on the
-            observations.
+        points: `(D,)`, or `(*batch_shape, D)`, instead of random ones. They may depend on the
+            inputs, r(x), but not on the observations.
+
+    A forecast that ignores the inputs, such as a climatology, passes with every r that ignores them
+    too. A point r(x) on the side to which the inputs lead finds it out.
 
     Example:
         >>> from prerank.preranks import parse
@@ -93,7 +98,7 @@ class ReferenceDistance(PreRank):
         return squares.sum(-1, keepdim=True).sqrt().to(pool.dtype)
 
     def _random(self, pool: Tensor) -> Tensor:
-        source = torch.Generator().manual_seed(self.seed)
+        source = torch.Generator().manual_seed(_STREAM + self.seed)
         # The same for every member of a stack.
         noise = torch.randn(pool.shape[-2:], generator=source, dtype=torch.float64)
         return pool.mean(0) + pool.std(0) * noise.to(pool)
@@ -109,6 +114,11 @@ class ReferenceDistance(PreRank):
     def __hash__(self) -> int:
         """Hash by identity of the points."""
         return hash((id(self.points), self.seed))
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether there is a given point for each row."""
+        return self.points is not None and self.points.dim() > 1
 
     @property
     def label(self) -> str:
@@ -133,6 +143,6 @@ def _trees(points: Tensor, share: Tensor | None) -> Tensor:
         reached.scatter_(-1, member.unsqueeze(-1), value=True)
         new = distance.gather(1, member.unsqueeze(-1).expand(-1, -1, size))
         nearest = torch.minimum(nearest, new)
-    unit = 2.0**-36 * distance.amax((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
+    unit = 2.0**-40 * distance.amax((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
     rounded = (total / unit.unsqueeze(-1)).round() * unit.unsqueeze(-1)
     return rounded.to(points.dtype).unsqueeze(-1)

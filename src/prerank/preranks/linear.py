@@ -108,6 +108,11 @@ class Projection(Linear):
         return self.vectors.detach().to(_like(dist, pool))
 
     @property
+    def of_rows(self) -> bool:
+        """Whether directions differ between rows."""
+        return self.vectors.dim() > 2
+
+    @property
     def label(self) -> str:
         """The name alone: directions have no short text."""
         return self.name

@@ -236,7 +236,7 @@ def _energy(points: Tensor, share: Tensor | None) -> Tensor:
     between = (to_others * mass).sum(-1, keepdim=True) - 2 * mass * to_others
     others = mass.sum(-1, keepdim=True) - mass
     score = to_others / others - between / (2 * others.square())
-    unit = 2.0**-36 * distance.amax((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
+    unit = 2.0**-40 * distance.amax((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
     return (
         ((score / unit.unsqueeze(-1)).round() * unit.unsqueeze(-1)).to(points.dtype).unsqueeze(-1)
     )

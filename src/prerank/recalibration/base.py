@@ -1,12 +1,15 @@
 """What every recalibrator does: learn corrections on calibration rows, then apply them."""
 
 from abc import ABC, abstractmethod
-from typing import Self
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.adapters.dimension_matching import Names, named_forecast
+from prerank.adapters.named_arguments import refuse_names
 from prerank.defaults import CALIBRATION_ROWS
 from prerank.distributions import Rounded
 from prerank.errors import InputError, NotApplicableError, ShapeError
@@ -15,9 +18,15 @@ from prerank.inputs import (
     as_generator,
     check_distribution,
     check_observations,
+    column_names,
     full_precision,
+    is_named,
 )
 from prerank.recalibration.corrections import Correction
+from prerank.recalibration.named_members import changed_members
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["Recalibrator", "refuse_discrete"]
 
@@ -50,7 +59,11 @@ class Recalibrator(ABC):
 
     Attributes:
         corrections_: one for each kind of PIT (see `prerank.recalibration.corrections`).
+        target_names_: of the targets.
+        dimensions_: those of the members and of an event, where it was fitted to arrays of xarray.
     """
+
+    dimensions_: tuple[Hashable | None, tuple[Hashable, ...]] | None
 
     def __init__(
         self, *, n_samples: int = 512, generator: torch.Generator | int | None = None
@@ -58,13 +71,31 @@ class Recalibrator(ABC):
         self.n_samples = n_samples
         self.generator = generator
 
-    def fit(self, dist: Distribution, y: object) -> Self:
+    def fit(
+        self,
+        dist: "Distribution | xr.DataArray | xr.Dataset",
+        y: object,
+        *,
+        member: Hashable | None = None,
+        target: Names | None = None,
+        rows: Names | None = None,
+    ) -> Self:
         """Learn from calibration rows, which the predictor was not trained on.
 
         Args:
             dist: predictions, `batch_shape (N,)`, `event_shape (D,)`.
-            y: observations `(N, D)`.
+            y: observations `(N, D)`; a DataFrame's columns name the targets.
+            member: the dimension of the samples, where `dist` and `y` are of xarray: they are
+                matched as by `prerank.adapters.named_forecast`.
+            target: the dimensions that form one event, likewise.
+            rows: the other dimensions, likewise.
         """
+        if is_named(dist):
+            found = named_forecast(dist, y, member=member, target=target, rows=rows)
+            self.fit(found.dist, found.y)
+            self.dimensions_ = (found.samples.member, found.samples.target)
+            return self
+        refuse_names(member=member, target=target, rows=rows)
         checked = self._checked(dist)
         observed = check_observations(checked, y).detach()
         if len(observed) < CALIBRATION_ROWS:
@@ -78,6 +109,8 @@ class Recalibrator(ABC):
         with torch.no_grad(), full_precision():
             self.corrections_: list[Correction] = self._fitted(checked, observed, source)
         self.n_targets_: int = observed.shape[-1]
+        self.target_names_ = tuple(map(str, column_names(y, self.n_targets_)))
+        self.dimensions_ = None
         device = "cpu" if source is None else source.device
         self.seed_ = int(torch.randint(2**31, (), generator=source, device=device))
         return self
@@ -93,17 +126,40 @@ class Recalibrator(ABC):
             f"{len(self.corrections_)} PITs corrected>"
         )
 
-    def __call__(self, dist: Distribution) -> Distribution:
+    @overload
+    def __call__(self, dist: Distribution) -> Distribution: ...
+
+    @overload
+    def __call__(self, dist: "xr.DataArray | xr.Dataset") -> Any: ...
+
+    def __call__(self, dist: Any) -> Any:
         """Recalibrate predictions; where no correction was found they are returned as they are.
 
         Args:
             dist: as for `fit`, any number of rows.
+
+        Returns:
+            Samples of xarray with the dimensions, coordinates and attributes of `dist`; otherwise a
+            distribution.
         """
         name = type(self).__name__
         if not hasattr(self, "corrections_"):
             raise InputError(
                 f"this {name} is not fitted: call fit(dist, y) on calibration rows first"
             )
+        if is_named(dist):
+            return changed_members(
+                dist,
+                self._applied,
+                of=f"this {name}",
+                dimensions=self.dimensions_,
+                targets=self.target_names_,
+            )
+        return self._applied(dist)
+
+    def _applied(self, dist: Distribution) -> Distribution:
+        """Recalibrate a distribution."""
+        name = type(self).__name__
         checked = self._checked(dist)
         if checked.event_shape[0] != self.n_targets_:
             raise ShapeError(

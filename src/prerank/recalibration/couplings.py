@@ -9,20 +9,37 @@ given ones, and the empirical copula is exactly that of the template (Schefzik e
 """
 
 from abc import abstractmethod
-from typing import Literal
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.adapters.dimension_matching import Names, named_forecast, named_samples
+from prerank.adapters.fields import Field
+from prerank.adapters.named_arguments import refuse_names
+from prerank.coordinates import quoted
 from prerank.distributions import Ensemble, draw
 from prerank.distributions.densities import in_support
 from prerank.distributions.noise import standard_uniform
 from prerank.errors import InputError, NotApplicableError, ShapeError
-from prerank.inputs import as_generator, as_points, check_distribution, full_precision, parameter_of
+from prerank.inputs import (
+    as_generator,
+    as_points,
+    check_distribution,
+    full_precision,
+    is_named,
+    parameter_of,
+    wrong_type,
+)
 from prerank.recalibration.base import refuse_discrete
 from prerank.recalibration.corrections import Correction
 from prerank.recalibration.marginal import MarginalRecalibrator, MarginTable
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["Coupling", "EnsembleCopulaCoupling", "SchaakeShuffle", "couple"]
 
@@ -30,15 +47,41 @@ _Draws = Literal["quantiles", "random"]
 _DRAWS = ("quantiles", "random")
 
 
-@full_precision()
+@overload
 def couple(
     margins: Distribution,
+    template: object,
+    *,
+    draws: _Draws = ...,
+    n_samples: int = ...,
+    generator: torch.Generator | int | None = ...,
+) -> Ensemble: ...
+
+
+@overload
+def couple(
+    margins: "xr.DataArray | xr.Dataset",
+    template: object,
+    *,
+    draws: _Draws = ...,
+    n_samples: int = ...,
+    generator: torch.Generator | int | None = ...,
+    member: Hashable | None = ...,
+    target: Names | None = ...,
+) -> Any: ...
+
+
+@full_precision()
+def couple(
+    margins: Any,
     template: object,
     *,
     draws: _Draws = "quantiles",
     n_samples: int = 512,
     generator: torch.Generator | int | None = None,
-) -> Ensemble:
+    member: Hashable | None = None,
+    target: Names | None = None,
+) -> Any:
     r"""Join the margins of a distribution by the ranks of a template.
 
     .. math:: x_{sd} = F_d^{-1}\big(u_{(r_{sd})\,d}\big), \qquad r_{sd} = \mathrm{rank}_d(t_s).
@@ -55,9 +98,13 @@ def couple(
         n_samples: draws per row for margins without a closed form. Levels beyond them are
             extrapolated, but not out of the support: there the outermost draw stands for them.
         generator: source of levels, ties and draws.
+        member: the dimension of the members, where `margins` are samples of xarray. `template` is
+            then of xarray too, with as many points: members of the same rows and events, matched by
+            their labels, or events along one other dimension, such as dates of the past.
+        target: the dimensions that form one event, likewise.
 
     Returns:
-        S members per row.
+        S members per row; samples of xarray with the coordinates and attributes of `margins`.
 
     References:
         Schefzik, R., Thorarinsdottir, T. L., Gneiting, T. (2013). Uncertainty quantification in
@@ -70,6 +117,13 @@ def couple(
                 [2., 2.],
                 [3., 1.]], dtype=torch.float64)
     """
+    if is_named(margins):
+        samples = named_samples(margins, member=member, target=target, name="margins")
+        options: dict[str, Any] = {"draws": draws, "n_samples": n_samples, "generator": generator}
+        members, past = Ensemble(samples.values()), _named_template(samples, template)
+        joined = couple(members, past, **options)
+        return samples.like(joined.samples.cpu().numpy())
+    refuse_names(member=member, target=target)
     refuse_discrete(check_distribution(margins))
     _checked_draws(draws)
     shape = margins.batch_shape + margins.event_shape
@@ -103,6 +157,33 @@ def couple(
         return Ensemble(values.sort(0).values.gather(0, _ranks(points, source)))
 
 
+def _named_template(samples: Field, template: Any) -> npt.NDArray[Any]:
+    """Points of a template `(S, N, D)` or `(S, D)`, in the order of the samples to be joined."""
+    if not is_named(template):
+        raise wrong_type("template", template, "an xarray.DataArray or xarray.Dataset, as margins")
+    member, count = samples.member, samples.given.sizes[samples.member]
+    if member in template.dims:
+        one = samples.given.isel({member: 0}, drop=True)
+        names: dict[str, Any] = {"member": member, "target": samples.target, "rows": samples.rows}
+        points = named_forecast(template, one, name="template", **names).samples.values()
+    else:
+        past = [dim for dim in template.dims if dim not in samples.target]
+        if len(past) != 1:
+            raise ShapeError(
+                f"template has the dimensions {quoted(template.dims)}: it needs {member!r}, or one "
+                f"dimension beside {quoted(samples.target)} along which events are"
+            )
+        field = Field("template", template, samples.variables, past[0], (), samples.target)
+        places = field.component_places(samples.targets, "margins")
+        points = field.values()[:, 0, places]
+    if len(points) != count:
+        raise ShapeError(
+            f"template has {len(points)} points and margins {count} members: give as many, such as "
+            f"a part of the past with template.isel(...)"
+        )
+    return points
+
+
 def _checked_draws(draws: _Draws) -> _Draws:
     if draws not in _DRAWS:
         raise InputError(f"draws must be one of {_DRAWS}, got {draws!r}")
@@ -126,13 +207,23 @@ class Coupling(MarginalRecalibrator):
 
     _draws: _Draws = "quantiles"
 
-    def __call__(self, dist: Distribution) -> Ensemble:
+    @overload
+    def __call__(self, dist: Distribution) -> Ensemble: ...
+
+    @overload
+    def __call__(self, dist: "xr.DataArray | xr.Dataset") -> Any: ...
+
+    def __call__(self, dist: Any) -> Any:
         """Recalibrate the margins of ensembles, and join them.
 
         Args:
-            dist: an `Ensemble` without weights, any number of rows.
+            dist: an `Ensemble` without weights, any number of rows; or samples of xarray, which
+                come back with their dimensions, coordinates and attributes.
         """
-        margins = super().__call__(dist)  # comes back as it is where the margins are calibrated
+        return super().__call__(dist)
+
+    def _applied(self, dist: Distribution) -> Ensemble:
+        margins = super()._applied(dist)  # comes back as it is where the margins are calibrated
         raw = self._members(dist)
         source = as_generator(self.seed_, "template")
         template = self._template(raw, source)
@@ -217,6 +308,9 @@ class SchaakeShuffle(Coupling):
     of the errors only where the forecasts hardly differ between rows.
 
     Args:
+        margins: False leaves the values of each target as they are, and only reorders them: for
+            ensembles whose dependence alone is wrong. The margins are recalibrated as those of
+            independent rows; few rows that follow each other in time show them wrong by chance.
         n_samples: not used: an ensemble has its members.
         generator: a seed, or a generator from which one is taken at `fit`.
 
@@ -237,6 +331,16 @@ class SchaakeShuffle(Coupling):
         True
     """
 
+    def __init__(
+        self,
+        *,
+        margins: bool = True,
+        n_samples: int = 512,
+        generator: torch.Generator | int | None = None,
+    ) -> None:
+        super().__init__(n_samples=n_samples, generator=generator)
+        self._margins = margins
+
     def _fitted(
         self, dist: Distribution, y: Tensor, source: torch.Generator | None
     ) -> list[Correction]:
@@ -247,6 +351,8 @@ class SchaakeShuffle(Coupling):
                 "observation for each member; fit it to more rows, or pass fewer members"
             )
         self.past_ = y
+        if not self._margins:
+            return [Correction() for _ in range(y.shape[-1])]
         return super()._fitted(dist, y, source)
 
     def _template(self, raw: Tensor, source: torch.Generator | None) -> Tensor:

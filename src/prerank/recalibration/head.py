@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.adapters.dimension_matching import Names, named_forecast, named_samples
+from prerank.adapters.dimension_matching import Names, named_forecast
 from prerank.adapters.named_arguments import refuse_names
 from prerank.defaults import CALIBRATION_ROWS
-from prerank.distributions import Ensemble, draw
+from prerank.distributions import draw
 from prerank.distributions.magnitudes import check_resolution, row_factors, sample_spans, spans
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.extras import needed_by
@@ -28,10 +28,12 @@ from prerank.inputs import (
 )
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import Custom, PreRankLike, Projection, applicable, is_all, parse
+from prerank.preranks.base import refuse_given_rows
 from prerank.recalibration.change import Change, described
 from prerank.recalibration.changed_forecasts import changed_forecast, checked_forecast, kind_of
 from prerank.recalibration.halves import Halves
 from prerank.recalibration.head_fitting import fit_change
+from prerank.recalibration.named_members import changed_members
 from prerank.recalibration.subjects import subject_of
 
 if TYPE_CHECKING:
@@ -156,6 +158,7 @@ class CalibrationHead:
                 "to be of use"
             )
         terms, skipped = applicable(self.preranks, base)
+        refuse_given_rows(terms, "a head is fitted to batches of rows, and applied to others")
         for term in terms:
             term.check(base)
         size = spans(base) or sample_spans(draw(base, self.n_samples, generator=self.seed).points)
@@ -207,7 +210,13 @@ class CalibrationHead:
         """
         change = self._fitted()
         if is_named(dist):
-            return self._named(dist)
+            return changed_members(
+                dist,
+                self.__call__,
+                of="this head",
+                dimensions=self.dimensions_,
+                targets=self.target_names_,
+            )
         base = checked_forecast(dist)
         stack, targets = change.width.shape, change.widths.shape[-1]
         if base.event_shape[0] != targets:
@@ -226,20 +235,6 @@ class CalibrationHead:
                 "numbers mean different changes; fit a head for each kind"
             )
         return changed_forecast(base, change, seed=self.seed)
-
-    def _named(self, dist: Any) -> Any:
-        """Calibrate samples of xarray, whose events may have their places in another order."""
-        if self.dimensions_ is None:
-            raise InputError(
-                "dist is of xarray, but this head was not fitted to arrays of xarray: fit it to "
-                "some, with member= and target="
-            )
-        member, target = self.dimensions_
-        samples = named_samples(dist, member=member, target=target)
-        places = samples.component_places(self.target_names_, "this head")
-        new = self(Ensemble(samples.values()[..., places]))
-        assert isinstance(new, Ensemble)
-        return samples.like(new.samples[..., np.argsort(places)].cpu().numpy())
 
     def report(self) -> str:
         """What the head changes, in words."""

@@ -220,15 +220,10 @@ class PITDisplay(Display):
         raise NotImplementedError
 
     @property
-    def _unbanded(self) -> str:
-        """Why there is no band."""
-        return "samples are weighted"
-
-    @property
     def caption(self) -> str:
         """What was found, or else the shape of the curves or bars, and what is not drawn."""
         start, size = f"{self.label}: " if self.label else "", len(self.names)
-        words = f"{start}no band, since {self._unbanded}."
+        words = f"{start}no band, since samples are weighted."
         if self.band is not None:
             words = reliability_caption(
                 self.label, self.names, self.shapes, level=self.band.level, causes=self.causes

@@ -90,11 +90,6 @@ class PITHistogramDisplay(PITDisplay):
         self.histogram = histogram
         self.curves = tuple(curves)
 
-    @property
-    def _unbanded(self) -> str:
-        # Curves have a band where rows depend on each other, bars have none.
-        return "rows depend on each other" if self.curves else super()._unbanded
-
     @staticmethod
     def _measured(z: Tensor, level: float | None, *, bins: int | None = None) -> dict[str, Any]:
         n = z.shape[-2]
@@ -104,6 +99,22 @@ class PITHistogramDisplay(PITDisplay):
             parts["band"] = histogram_band(n, histogram.density.shape[-2], level)
             parts["curves"] = curve_shapes(z, level=level)
         return parts
+
+    def of_component(self, number: int) -> "PITHistogramDisplay":
+        """One of the components, on its own.
+
+        Args:
+            number: from 0.
+        """
+        edges, density = self.histogram
+        return PITHistogramDisplay(
+            PITHistogram(edges, density[:, number : number + 1]),
+            self.band,
+            label=self.label,
+            names=self.names[number : number + 1],
+            curves=self.curves[number : number + 1],
+            causes=self.causes[number : number + 1],
+        )
 
     @property
     def size(self) -> tuple[float, float]:

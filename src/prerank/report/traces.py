@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prerank.errors import InputTypeError
+from prerank.report.annotations import write_beside
 from prerank.report.drawing import COLOURS, Display
 from prerank.report.wording import listed
 
@@ -28,9 +29,6 @@ _LOOKS: dict[str, dict[str, Any]] = {
     _FAILS: {"marker": "o", "color": COLOURS[0], "markersize": 7, "markerfacecolor": "white"},
     _CHOSEN: {"marker": "*", "color": COLOURS[1], "markersize": 16, "markeredgecolor": "black"},
 }
-# Beside a point, to the right and up.
-_PLACES = [(1, 1), (1, -1), (-1, 1), (-1, -1), (0, 1.2), (0, -1.2), (1.2, 0), (-1.2, 0)]
-_PLACES_AT_THE_EDGE = [(-1, 1), (-1, -1), (-1, -2), (-1, -3)]
 
 
 class SelectionDisplay(Display):
@@ -165,31 +163,15 @@ class SelectionDisplay(Display):
         places: list[tuple[float, float]],
         edge: float,
     ) -> None:
-        """Put its strength beside each point, where it hides neither another nor a point."""
+        """Put its strength beside each point, with its cost at the edge."""
         ax.autoscale_view()
-        unit = 72 / ax.figure.dpi  # points in a pixel
-        centres = [unit * ax.transData.transform(place) for place in places]
-        sizes = [_LOOKS[_kind(judgement)]["markersize"] / 2 for judgement in drawn]
-        taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(centres, sizes, strict=True)]
-        for judgement, place, (x, y), size in zip(drawn, places, centres, sizes, strict=True):
-            cost = _cost(judgement)
-            text = f"{judgement.strength:g}" + (f" ({cost:+.0f} %)" if cost > edge else "")
-            wide, high = 3 * len(text) + 1, 5  # half the size of the writing, in points
-            boxes = []
-            for right, up in _PLACES if cost <= edge else _PLACES_AT_THE_EDGE:
-                left, low = x + right * (wide + size) - wide, y + up * (high + size) - high
-                boxes.append((left, low, left + 2 * wide, low + 2 * high))
-            best = min(boxes, key=lambda box: sum(_overlap(box, other) for other in taken))
-            taken.append(best)
-            ax.annotate(
-                text,
-                place,
-                xytext=((best[0] + best[2]) / 2 - x, (best[1] + best[3]) / 2 - y),
-                textcoords="offset points",
-                ha="center",
-                va="center",
-                fontsize="small",
-            )
+        beyond = [_cost(judgement) > edge for judgement in drawn]
+        texts = [
+            f"{judgement.strength:g}" + (f" ({_cost(judgement):+.0f} %)" if far else "")
+            for judgement, far in zip(drawn, beyond, strict=True)
+        ]
+        radii = [_LOOKS[_kind(judgement)]["markersize"] / 2 for judgement in drawn]
+        write_beside(ax, texts, places, radii, edges=beyond)
 
 
 def _kind(judgement: "Judgement") -> str:
@@ -207,9 +189,3 @@ def _cost(judgement: "Judgement") -> float:
 
 def _finite(judgement: "Judgement") -> bool:
     return math.isfinite(judgement.excess) and math.isfinite(judgement.energy_ratio)
-
-
-def _overlap(first: tuple[float, ...], second: tuple[float, ...]) -> float:
-    width = min(first[2], second[2]) - max(first[0], second[0])
-    height = min(first[3], second[3]) - max(first[1], second[1])
-    return max(width, 0.0) * max(height, 0.0)

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import os
 import sys
+from contextlib import suppress
 
 from prerank.interrupts import leave_when_interrupted
 
@@ -25,6 +26,10 @@ def main() -> None:
     if words == ["--version"]:  # the core alone has no parser of arguments
         print(f"prerank {prerank.__version__}")
         return
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # libraries that torch needs would end the process
+        sys.exit("Error: the current folder was deleted: change to one that exists")
     os.environ.update(sleeping_threads(os.environ))  # torch has not been imported yet
     _ignore_figure_settings()
     try:
@@ -52,9 +57,10 @@ def _forget_current_folder() -> None:
     """Under `python -m`, the current folder comes first: a `torch.py` in it is not a library."""
     import prerank
 
-    here = os.getcwd()
-    if sys.path[0] == here and os.path.dirname(prerank.__path__[0]) != here:
-        del sys.path[0]
+    with suppress(FileNotFoundError):  # a folder that is gone was not put there
+        here = os.getcwd()
+        if sys.path[0] == here and os.path.dirname(prerank.__path__[0]) != here:
+            del sys.path[0]
 
 
 if __name__ == "__main__":

@@ -53,6 +53,24 @@ def python(code, *words, cwd):
     return done.stdout
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a folder that is in use stays")
+def test_a_folder_that_was_deleted(place):
+    """Libraries that torch needs would end the process there, without a word of ours."""
+    for words, code in {"--version": 0, "explain": 1}.items():
+        (place / "gone").mkdir()
+        done = subprocess.run(
+            ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *COMMAND, words],
+            cwd=place / "gone",
+            env=os.environ | SETTINGS,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        told = "Error: the current folder was deleted: change to one that exists\n"
+        assert done.stderr == (told if code else "")
+
+
 def test_no_help_loads_a_library_of_numbers(place):
     asked = json.loads(python(HELP, cwd=place))
     assert {"", "fit", "study", "study run", "datasets fetch", "demo"} <= asked.keys()

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from prerank.errors import InputError
 from prerank.estimators import model_folder, persistence
 from prerank.estimators.model_folder import check_model_folder, settings_digest
 from prerank.estimators.saved_settings import check_settings
-from prerank.files import disk, values
+from prerank.files import disk, new_folder, values
 
 SOURCE = Path(prerank.__file__).parents[1]
 SAVE = """
@@ -235,6 +237,80 @@ def test_savers_and_readers_at_the_same_time(models, tmp_path):
     theta = prerank.load_model(target).theta_
     assert any(torch.equal(theta, model.theta_) for model, _ in models)
     assert len(list(target.glob("*.safetensors"))) == 1
+
+
+def forced(model, out):
+    """What `prerank fit --force` does when it has trained."""
+    with new_folder(out, partial(check_model_folder, replace=True)) as folder:
+        model.save(folder)
+
+
+def check_whole(folder, model):
+    """The folder holds this model, and nothing else."""
+    assert torch.equal(prerank.load_model(folder).theta_, model.theta_)
+    check_model_folder(folder, replace=True)
+    assert len(list(folder.iterdir())) == 3  # the lock, the settings and the weights
+
+
+def test_a_folder_is_not_replaced_in_the_middle_of_a_save(models, tmp_path, monkeypatch):
+    """The parts of the model are there, its settings not yet."""
+    (one, _), (other, _) = models
+    out = tmp_path / "model"
+    one.save(out)
+    write, replacing = persistence.write_json, Thread(target=forced, args=(one, out))
+
+    def late(path, settings):
+        if path.parent == out:
+            replacing.start()
+            replacing.join(0.5)  # seconds: it waits for this save
+            prerank.load_model(out)
+        return write(path, settings)
+
+    monkeypatch.setattr(persistence, "write_json", late)
+    other.save(out)
+    replacing.join()
+    check_whole(out, one)
+
+
+def test_a_save_that_waits_for_a_folder_to_be_replaced_goes_to_the_new_one(models, tmp_path):
+    (one, _), (other, _) = models
+    out = tmp_path / "model"
+    one.save(out)
+    saving, asked = Thread(target=other.save, args=(out,)), []
+
+    def check(path):
+        asked.append(path)
+        if len(asked) == 2:  # under the lock
+            saving.start()
+            saving.join(0.5)
+            prerank.load_model(out)
+
+    with new_folder(out, check) as folder:
+        one.save(folder)
+    saving.join()
+    check_whole(out, other)
+    assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.slow
+def test_a_saver_a_reader_and_fit_at_the_same_time(models, tmp_path):
+    target = tmp_path / "model"
+    models[0][0].save(target)
+    [running] = savers(models[:1], target, 100)
+    loads = 0
+    try:
+        while running.poll() is None:
+            forced(models[loads % 2][0], target)
+            for _ in range(5):
+                prerank.load_model(target)  # is never refused
+            loads += 1
+    finally:
+        running.wait()
+    assert running.returncode == 0
+    assert loads > 5
+    theta = prerank.load_model(target).theta_
+    assert any(torch.equal(theta, model.theta_) for model, _ in models)
+    assert os.listdir(tmp_path) == ["model"]
 
 
 def some(value):

@@ -1,27 +1,23 @@
-"""Files and folders are whole or absent, bad places are refused, and locks are held by one."""
+"""Files are whole or absent, bad places are refused, and locks are held by one."""
 
-import json
+import fcntl
 import os
 import resource
 import runpy
 import signal
 import subprocess
 import sys
-import time
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from cli.commands import SETTINGS, contents
+from cli.commands import contents
 from prerank.errors import InputError
-from prerank.estimators.model_folder import check_model_folder, settings_digest
 from prerank.files import (
     FileLock,
     check_file,
     disk,
-    new_folder,
     read_json,
     write_atomically,
     write_json,
@@ -29,200 +25,12 @@ from prerank.files import (
     writing,
 )
 
-NEW, FORCED = (partial(check_model_folder, replace=replace) for replace in (False, True))
-
-
-def model_of(weights):
-    """Settings of a model, with their hash."""
-    settings = {"format": 1, "class": "MixtureRegressor", "weights": weights}
-    return json.dumps(settings | {"sha256": settings_digest(settings)})
-
-
-MODEL = model_of("00.safetensors")
-
 
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     """An empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def old(place):
-    """A folder that looks like a model."""
-    (place / "model").mkdir()
-    (place / "model" / "model.json").write_text(MODEL)
-    return place / "model"
-
-
-def fill(folder):
-    (folder / "model.json").write_text(model_of("11.safetensors"))
-    (folder / "report.html").write_text("new")
-
-
-def test_a_new_folder_takes_its_place_at_the_end(place):
-    with new_folder(Path("deep/model"), NEW) as folder:
-        fill(folder)
-        assert not Path("deep/model").exists()
-        assert len(os.listdir("deep")) == 1
-    assert list(contents(place)) == ["deep", "deep/model", *files("deep/model")]
-
-
-def files(folder):
-    return [f"{folder}/model.json", f"{folder}/report.html"]
-
-
-def test_rights_are_the_usual_ones(place):
-    before = os.umask(0o027)
-    try:
-        with new_folder(Path("model"), NEW) as folder:
-            fill(folder)
-    finally:
-        os.umask(before)
-    assert (place / "model").stat().st_mode & 0o777 == 0o750
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, InputError, OSError(28, "No space left")])
-def test_a_failure_leaves_what_was(error, old, place):
-    def fail(out):
-        with new_folder(out, FORCED) as folder:
-            fill(folder)
-            raise error
-
-    before = contents(place)
-    for out in (Path("model"), Path("deep/er/model")):
-        with pytest.raises((KeyboardInterrupt, InputError)):
-            fail(out)
-        assert contents(place) == before
-
-
-HOLD = """
-import os, sys
-from pathlib import Path
-from prerank.files import disk
-def die(*_):
-    os._exit(9)
-target = Path(sys.argv[1])
-with disk.new_folder(target, lambda _: None) as folder:
-    (folder / "model.json").write_text("half")
-    if sys.argv[2] == "exchange":
-        disk._exchange = lambda *_: False
-        Path.rename = lambda self, to: (os.rename(self, to), die())
-    else:
-        die()
-"""
-
-
-@pytest.mark.parametrize("when", ["writing", "exchange"])
-def test_what_a_killed_process_left_is_taken_away(when, old, place):
-    """Between two renames there is no model, on systems that cannot exchange: it comes back."""
-    before = contents(place)
-    code = [sys.executable, "-c", HOLD, "model", when]
-    done = subprocess.run(code, env=os.environ | SETTINGS, check=False)
-    assert done.returncode == 9
-    assert len(list(place.glob(".model.*"))) == 1
-    assert old.exists() == (when == "writing")
-    with pytest.raises(KeyboardInterrupt), new_folder(Path("model"), FORCED):
-        raise KeyboardInterrupt
-    assert contents(place) == before
-
-
-@pytest.mark.parametrize(
-    ("name", "inside", "age", "stays"),
-    [
-        (".model.0a1b2c3d", [], 60, False),  # killed as it made or removed its folder
-        (".model.0a1b2c3d", ["new", "old"], 60, True),  # only what has a lock is deleted
-        (".model.0a1b2c3d", [], 0, True),  # another one just made it
-        (".model.original", ["notes.txt"], 60, True),
-        (".model.versions", ["old"], 60, True),
-        (".model.settings", [], 60, True),
-        (".model.backup", [], 60, True),
-    ],
-)
-def test_folders_without_a_lock(old, place, name, inside, age, stays):
-    hold = place / name
-    hold.mkdir()
-    for part in inside:
-        (hold / part).mkdir()
-    os.utime(hold, (time.time() - age,) * 2)
-    with new_folder(Path("model"), FORCED) as folder:
-        fill(folder)
-    assert hold.exists() == stays
-
-
-def test_what_lies_beside_a_lock_is_not_deleted(old, place):
-    for name in (".model.0a1b2c3d", ".model.versions"):
-        (place / name).mkdir()
-        for part in ("held.lock", "old" if name == ".model.versions" else "thesis.txt"):
-            (place / name / part).write_text("mine")
-    (place / "elsewhere" / "old").mkdir(parents=True)
-    (place / "elsewhere" / "held.lock").touch()
-    (place / ".model.00000000").symlink_to("elsewhere")
-    before = contents(place)
-    with pytest.raises(KeyboardInterrupt), new_folder(Path("model"), FORCED):
-        raise KeyboardInterrupt
-    assert contents(place) == before
-
-
-def test_what_another_process_is_writing_stays(old, place):
-    with new_folder(Path("model"), FORCED) as one:
-        fill(one)
-        with new_folder(Path("model"), FORCED) as other:
-            fill(other)
-        assert one.exists()
-    assert list(contents(place)) == ["model", *files("model")]
-
-
-def test_a_model_is_swapped(old, place):
-    with new_folder(Path("model"), FORCED) as folder:
-        fill(folder)
-    assert list(contents(place)) == ["model", *files("model")]
-    assert "11" in (old / "model.json").read_text()
-
-
-def test_the_old_model_goes_back_where_the_new_one_cannot_come(old, place, monkeypatch):
-    before = contents(place)
-    rename = Path.rename
-
-    def fail(self, target):
-        if self.name == "new":
-            raise OSError(16, "Device or resource busy")
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", fail)
-    # As on systems that cannot exchange two folders in one step.
-    monkeypatch.setattr("prerank.files.disk._exchange", lambda *_: False)
-    with (
-        pytest.raises(InputError, match="cannot write model: Device or resource busy"),
-        new_folder(Path("model"), FORCED) as folder,
-    ):
-        fill(folder)
-    assert contents(place) == before
-
-
-@pytest.mark.parametrize("check", [NEW, FORCED], ids=["new", "forced"])
-def test_what_came_meanwhile_is_not_deleted(check, place):
-    def late():
-        with new_folder(Path("model"), check) as folder:
-            fill(folder)
-            (place / "model").mkdir()
-            (place / "model" / "thesis.tex").write_text("mine")
-
-    with pytest.raises(InputError):
-        late()
-    assert list(contents(place)) == ["model", "model/thesis.tex"]
-
-
-def test_the_folder_one_is_in(place, monkeypatch):
-    (place / "here").mkdir()
-    monkeypatch.chdir(place / "here")
-    with pytest.raises(InputError, match="already there"):
-        NEW(Path())
-    FORCED(Path())
-    (place / "here" / "mine.txt").touch()
-    with pytest.raises(InputError, match=r"something else than a model \(mine.txt\)"):
-        FORCED(Path())
 
 
 def test_folders_made_on_the_way_are_taken_back(place):
@@ -436,6 +244,27 @@ def test_a_refusal_of_the_same_lock_lets_nothing_go(tmp_path):
             assert not other
 
 
+def test_a_lock_is_that_of_the_file_at_its_path(tmp_path, monkeypatch):
+    """Here the folder is replaced between the opening of the file and its lock."""
+    path, moved = tmp_path / "model" / ".lock", []
+    take = fcntl.flock
+
+    def late(handle, how):
+        if not moved:
+            moved.append(path.parent.rename(tmp_path / "old"))
+            path.parent.mkdir()
+        return take(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    for wait in (True, False):
+        with FileLock(path, wait=wait) as held:
+            assert held
+            assert moved
+            with FileLock(path) as other:
+                assert not other
+        moved.pop().rename(tmp_path / "elsewhere" if wait else tmp_path / "gone")
+
+
 HOLDER = """
 import resource
 import runpy
@@ -468,37 +297,6 @@ def test_a_killed_process_leaves_its_lock_to_others(tmp_path):
         holder.communicate()
     with FileLock(path) as held:
         assert held
-
-
-LOOK = """
-import os, sys
-missing = 0
-print("looking", flush=True)
-while not os.path.exists(sys.argv[2]):
-    try:
-        os.stat(sys.argv[1])
-    except FileNotFoundError:
-        missing += 1
-print(missing)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot exchange folders")
-def test_a_folder_is_replaced_without_a_moment_in_which_it_is_absent(tmp_path):
-    """Another process looks all the time, while the folder is replaced 500 times."""
-    out, end = tmp_path / "model", tmp_path / "end"
-    out.mkdir()
-    with subprocess.Popen(
-        [sys.executable, "-c", LOOK, str(out), str(end)], stdout=subprocess.PIPE, text=True
-    ) as reader:
-        assert reader.stdout.readline() == "looking\n"
-        for number in range(500):
-            with new_folder(out, lambda _: None) as folder:
-                (folder / "number").write_text(str(number))
-        end.touch()
-        assert reader.stdout.read() == "0\n"
-    assert (out / "number").read_text() == "499"
-    assert sorted(os.listdir(tmp_path)) == ["end", "model"]
 
 
 @pytest.mark.parametrize("room", [1024, 300_000])

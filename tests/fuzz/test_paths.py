@@ -3,6 +3,7 @@
 import json
 import os
 import zipfile
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -12,10 +13,22 @@ import pytest
 from fuzz.entries import array_bytes, frame, models, seal_model
 from prerank.datasets import Table, import_table, load_table, save_table
 from prerank.datasets.collection import local_table, local_tables
+from prerank.diagnosis import Monitor
 from prerank.errors import InputError
 from prerank.estimators import load_model
-from prerank.files import FileLock, read_forecasts, write_atomically
-from prerank.study import Plan
+from prerank.files import (
+    CheckpointFile,
+    FileLock,
+    read_forecasts,
+    read_json,
+    read_samples,
+    read_tensors,
+    write_atomically,
+)
+from prerank.files.user_tables import read_training_table
+from prerank.recalibration import CalibrationHead
+from prerank.study import Plan, Store
+from prerank.study.report_files import write_comparison
 
 NAMES = [
     "../x",
@@ -34,6 +47,7 @@ NAMES = [
     "",
     ".",
     "a" * 300,
+    "a" * 5000,
 ]
 
 
@@ -128,11 +142,36 @@ def test_members_that_are_no_arrays(inside):
         read_forecasts(inside / "a.npz", inside / "y.csv")
 
 
-def test_paths_with_a_null_character(inside):
-    with pytest.raises(InputError, match="null"):
-        read_forecasts(inside / "a\0.npz", None)
-    with pytest.raises(InputError, match="null"):
-        load_model(inside / "a\0")
+READERS = {
+    "model": load_model,
+    "head": CalibrationHead.load,
+    "monitor": Monitor.load,
+    "plan": Plan.read,
+    "study": Store,
+    "studies": lambda path: write_comparison([Path(path)], Path("out.csv")),
+    "json": read_json,
+    "tensors": read_tensors,
+    "checkpoint": lambda path: CheckpointFile(path).load(),
+    "array": lambda path: read_forecasts(f"{path}.npz", None),
+    "store": lambda path: read_forecasts(f"{path}.zarr", None),
+    "observations": lambda path: read_forecasts("samples.csv", f"{path}.csv"),
+    "samples": lambda path: read_samples(f"{path}.parquet", ()),
+    "training": lambda path: read_training_table(f"{path}.csv", "y0"),
+    "folder of tables": lambda path: load_table("x", path),
+    "tables": local_tables,
+    "import": lambda path: import_table(f"{path}.csv", "y0", "data", "name"),
+    "import to": lambda path: import_table("samples.csv", "y0", path),
+}
+
+
+@pytest.mark.parametrize("use", READERS.values(), ids=READERS)
+def test_paths_that_no_file_can_have(use, inside, monkeypatch):
+    monkeypatch.chdir(inside)
+    frame().to_csv("samples.csv")
+    for path, words in {"a\0": "null", "a\ud800": "encode", "a" * 5000: "too long"}.items():
+        with pytest.raises(InputError, match=words):
+            pytest.fail(str(use(path)))
+    assert os.listdir() == ["samples.csv"]
 
 
 # --- netCDF files whose values lie elsewhere -------------------------------------------------

@@ -17,6 +17,7 @@ from prerank.datasets.registry import DATASETS, Dataset, Origin, canonical_name,
 from prerank.datasets.synthetic import SYNTHETIC
 from prerank.errors import InputError
 from prerank.extras import needed_by
+from prerank.files import as_path
 from prerank.files.column_files import parse_columns, read_columns
 from prerank.files.dataset_tables import Table, content_hash
 from prerank.files.downloads import FetchError, download
@@ -186,7 +187,7 @@ def import_table(
         >>> done.n_rows, table.inputs, table.targets
         (20, ('depth', 'bed=mud', 'bed=sand'), ('flow',))
     """
-    source = Path(path)
+    source = as_path(path)
     chosen = check_name(canonical_name(source.stem if name is None else name))
     if chosen in SYNTHETIC:
         raise InputError(

@@ -9,6 +9,7 @@ from prerank.datasets.registry import DATASETS, Dataset, canonical_name
 from prerank.datasets.synthetic import SYNTHETIC
 from prerank.errors import InputError
 from prerank.extras import needed_by
+from prerank.files import as_path
 from prerank.files.dataset_tables import (
     ForeignFileError,
     Table,
@@ -49,7 +50,8 @@ def data_folder() -> Path:
 
 def table_path(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
     """Where the table of that name lies, or would lie: `FOLDER/NAME.parquet`."""
-    return (data_folder() if folder is None else Path(folder)) / f"{check_name(name)}.parquet"
+    place = data_folder() if folder is None else Path(folder)
+    return as_path(place / f"{check_name(name)}.parquet")
 
 
 def find_table(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
@@ -171,7 +173,7 @@ def local_tables(folder: str | os.PathLike[str] | None = None) -> dict[str, Loca
     Other Parquet files, without columns x0, ... and y0, ..., or with names that no dataset has, are
     passed over; damaged ones are not.
     """
-    place = data_folder() if folder is None else Path(folder)
+    place = as_path(data_folder() if folder is None else folder)
     listed = [record.name for record in DATASETS]
     stems = {path.stem for path in place.glob("*.parquet")}
     others = sorted(name for name in stems - {*listed} if is_name(name))

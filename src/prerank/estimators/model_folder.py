@@ -4,15 +4,23 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prerank.errors import InputError
-from prerank.files import check_place, check_within, read_json, read_tensors, writing
+from prerank.files import (
+    check_not_mounted,
+    check_place,
+    check_within,
+    read_json,
+    read_tensors,
+    writing,
+)
+from prerank.files.folders import LOCK
 
 __all__ = [
-    "LOCK",
     "REPORT",
     "SETTINGS",
     "check_model_folder",
@@ -20,11 +28,12 @@ __all__ = [
     "settings_digest",
     "settings_of",
     "sha256_of",
+    "steady",
     "stored_name",
     "sweep",
 ]
 
-SETTINGS, LOCK = "model.json", ".lock"
+SETTINGS = "model.json"
 REPORT = "report.html"
 """Name of the page that may lie beside a model."""
 
@@ -36,6 +45,8 @@ _HALF = re.compile(
 _STORED = re.compile(r"[0-9a-f]{16}\.safetensors")
 _SHOWN_FILES = 3
 
+Result = TypeVar("Result")
+
 
 def check_model_folder(path: str | PathLike[str], *, replace: bool = False) -> None:
     """Refuse a folder for a new model that is there, or cannot be written.
@@ -46,29 +57,30 @@ def check_model_folder(path: str | PathLike[str], *, replace: bool = False) -> N
     """
     out = Path(path)
     with writing(out):
+        target = Path(os.path.realpath(out))
+        if target.is_symlink():
+            raise InputError(f"{out} is a link that leads to itself: remove it")
         if not out.exists():
-            check_place(out.resolve())
+            check_place(target)
             return
         if not replace:
             raise InputError(
                 f"{out} is already there: choose another folder, or replace it (--force)"
             )
+        check_not_mounted(target)
+        steady(out, lambda: _check_content(out))
+        check_place(target)
+
+
+def steady(folder: Path, read: Callable[[], Result]) -> Result:
+    """Read the model in a folder, again if that fails while another model takes its place."""
+    while True:
+        written = _written(folder)
         try:
-            settings = settings_of(out)
-        except InputError as error:
-            raise InputError(f"{out} holds no model of prerank's: it is not replaced") from error
-        kept = set(out.iterdir()) - _leftovers(out, settings)
-        own = {SETTINGS, LOCK, REPORT} | _named(settings)
-        others = sorted(f.name for f in kept if f.name not in own or not _is_plain(f))
-        if others:
-            named = ", ".join(others[:_SHOWN_FILES])
-            more = ", ..." if len(others) > _SHOWN_FILES else ""
-            raise InputError(
-                f"{out} holds something else than a model ({named}{more}): it is not replaced"
-            )
-        if settings is None and kept - {out / LOCK}:
-            raise InputError(f"{out} holds no model of prerank's: it is not replaced")
-        check_place(out.resolve())
+            return read()
+        except (InputError, OSError):
+            if _written(folder) == written:
+                raise
 
 
 def check_saving_place(folder: Path) -> None:
@@ -132,6 +144,35 @@ def stored_name(file: Path) -> str:
 def sha256_of(file: Path) -> str:
     """Hash of the bytes of a file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _written(folder: Path) -> tuple[int, int] | None:
+    """What every save changes, also one of the same model."""
+    try:
+        found = (folder / SETTINGS).stat()
+    except (OSError, ValueError):  # reading it says what is wrong
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _check_content(out: Path) -> None:
+    """Refuse a folder that holds anything but a model, its report and what killed saves left."""
+    try:
+        settings = settings_of(out)
+    except InputError as error:
+        raise InputError(f"{out} holds no model of prerank's: it is not replaced") from error
+    found = set(out.iterdir()) - _leftovers(out, settings)
+    kept = {file for file in found if os.path.lexists(file)}  # a save may take away its own files
+    own = {SETTINGS, LOCK, REPORT} | _named(settings)
+    others = sorted(f.name for f in kept if f.name not in own or not _is_plain(f))
+    if others:
+        named = ", ".join(others[:_SHOWN_FILES])
+        more = ", ..." if len(others) > _SHOWN_FILES else ""
+        raise InputError(
+            f"{out} holds something else than a model ({named}{more}): it is not replaced"
+        )
+    if settings is None and kept - {out / LOCK}:
+        raise InputError(f"{out} holds no model of prerank's: it is not replaced")
 
 
 def _leftovers(folder: Path, settings: dict[str, Any] | None) -> set[Path]:

@@ -16,12 +16,12 @@ import torch
 from prerank.distributions import Rounding, affine, draw
 from prerank.errors import InputError
 from prerank.estimators.model_folder import (
-    LOCK,
     SETTINGS,
     check_saving_place,
     settings_digest,
     settings_of,
     sha256_of,
+    steady,
     stored_name,
     sweep,
 )
@@ -37,6 +37,7 @@ from prerank.files import (
     writing,
 )
 from prerank.files.encoding import TableEncoder
+from prerank.files.folders import LOCK
 from prerank.inputs import as_count
 from prerank.recalibration import CalibrationHead
 from prerank.training.data import Scaler
@@ -136,26 +137,11 @@ def read_model(path: str | PathLike[str], kinds: Iterable[Any]) -> Any:
         kinds: classes of regressors, one of which the model is of.
     """
     folder = Path(path)
-    while True:
-        written = _written(folder)
-        settings = read_json(check_within(folder / SETTINGS, folder))
-        try:
-            return _read(folder, settings, kinds)
-        except (InputError, OSError, RuntimeError):  # the last one of a file that is gone
-            if _written(folder) == written:
-                raise  # else another model has taken its place meanwhile
+    return steady(folder, lambda: _read(folder, kinds))
 
 
-def _written(folder: Path) -> tuple[int, int] | None:
-    """What every save changes, also one of the same model."""
-    try:
-        found = (folder / SETTINGS).stat()
-    except (OSError, ValueError):  # reading it says what is wrong
-        return None
-    return found.st_ino, found.st_mtime_ns
-
-
-def _read(folder: Path, settings: Any, kinds: Iterable[Any]) -> Any:
+def _read(folder: Path, kinds: Iterable[Any]) -> Any:
+    settings = read_json(check_within(folder / SETTINGS, folder))
     version = settings.get("format") if isinstance(settings, dict) else None
     if version not in _READ:
         raise InputError(

@@ -7,14 +7,16 @@ from prerank.lazy_names import names_from
 if TYPE_CHECKING:
     from prerank.files.disk import (
         FileLock,
+        as_path,
         check_file,
+        check_not_mounted,
         check_place,
         check_size,
         check_within,
-        new_folder,
         write_atomically,
         writing,
     )
+    from prerank.files.folders import new_folder
     from prerank.files.forecast_files import Forecasts, read_forecasts
     from prerank.files.sample_files import SampleFile, read_samples
     from prerank.files.sample_writing import write_samples
@@ -33,8 +35,10 @@ __all__ = [
     "FileLock",
     "Forecasts",
     "SampleFile",
+    "as_path",
     "check_file",
     "check_json",
+    "check_not_mounted",
     "check_place",
     "check_size",
     "check_within",
@@ -52,5 +56,5 @@ __all__ = [
 ]
 
 __getattr__ = names_from(
-    __name__, "disk", "forecast_files", "sample_files", "sample_writing", "values"
+    __name__, "disk", "folders", "forecast_files", "sample_files", "sample_writing", "values"
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from prerank.errors import InputError
 from prerank.files.arff import read_arff
 from prerank.files.columns import family
-from prerank.files.disk import check_size
+from prerank.files.disk import as_path, check_size
 from prerank.files.frames import Frame, naming
 from prerank.inputs import repeated
 
@@ -68,7 +68,7 @@ def read_columns(
         InputError: when the file is not there, is empty, is not what its suffix says, or has
             several columns of one name; the message begins with the path.
     """
-    file = Path(path)
+    file = as_path(path)
     suffix = file.suffix.lower()
     if not header and suffix in _ARFF + _PARQUET:
         raise InputError(f"{file}: only a CSV file can be without a header")

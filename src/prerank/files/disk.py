@@ -1,13 +1,9 @@
 """Writing in one step or not at all, locks, and files that are refused before they are used."""
 
-import ctypes
-import glob
+import errno
 import os
 import secrets
-import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,22 +16,39 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FileLock",
+    "as_path",
     "check_file",
+    "check_not_mounted",
     "check_place",
     "check_size",
     "check_within",
-    "new_folder",
     "write_atomically",
     "writing",
 ]
 
 _PROBE = 2**20  # bytes: a model with its report has about as many
 _SMALL = 2**30  # bytes that a file may hold, however short it is
-_RENAME_EXCHANGE = 2  # flag of renameat2
-_JUST_MADE = 1.0  # seconds
-_HELD = "held.lock"  # in a folder that waits to take its place: held as long as its process lives
-_PARTS = ("new", "old")  # what else may be in it
+_SHOWN = 100  # characters of a path that is too long
 _PACKED = 1032  # the most bytes that deflate packs into one
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """A path, unless the system can have no such file: it is too long, or no text for it.
+
+    Example:
+        >>> as_path("a" * 5000)
+        Traceback (most recent call last):
+        prerank.errors.InputError: no file can be called 'aaa...': File name too long
+    """
+    try:
+        os.lstat(path)
+    except (OSError, ValueError) as error:
+        number = getattr(error, "errno", errno.ENAMETOOLONG)
+        if number == errno.ENAMETOOLONG:
+            shown = repr(str(path)[:_SHOWN])
+            reason = getattr(error, "strerror", error)
+            raise InputError(f"no file can be called {shown}: {reason}") from error
+    return Path(path)
 
 
 def write_atomically(
@@ -50,7 +63,7 @@ def write_atomically(
         write: is given the path of the temporary file.
         keep: leave a file that is there as it is: of several writers, the first one wins.
     """
-    target = Path(path)
+    target = as_path(path)
     if target.exists() and not target.is_file():
         raise InputError(f"{target} is not a file: it is not replaced")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -78,12 +91,7 @@ def write_atomically(
 def writing(path: Path) -> Iterator[None]:
     """Name the file where the file system refuses it, and take back folders made on its way."""
     missing: list[Path] = []
-    try:
-        os.fsencode(path)
-        if "\0" in str(path):
-            raise ValueError("no path holds null characters")
-    except ValueError as error:
-        raise InputError(f"cannot write {str(path)!r}: {error}") from error
+    as_path(path)
     try:
         missing = [folder for folder in path.absolute().parents if not folder.exists()]
         yield
@@ -97,44 +105,6 @@ def writing(path: Path) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def new_folder(out: Path, check: Callable[[Path], None]) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when all is well, and is gone otherwise.
-
-    Args:
-        out: a link is followed.
-        check: raises where what is at `out` must not be replaced. It is asked at the end: hours may
-            have passed.
-
-    Example:
-        >>> def refuse(path: Path) -> None:
-        ...     if path.exists():
-        ...         raise InputError(f"{path} is already there")
-        >>> out = Path(tempfile.mkdtemp()) / "model"
-        >>> with new_folder(out, refuse) as folder:
-        ...     _ = (folder / "weights").write_text("1, 2")
-        ...     out.exists()
-        False
-        >>> [file.name for file in out.iterdir()]
-        ['weights']
-    """
-    target = out.resolve()
-    with writing(out):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _recover(target)
-        hold = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        hold.mkdir(mode=0o700)
-        try:
-            with FileLock(hold / _HELD):
-                folder = hold / "new"
-                folder.mkdir()
-                yield folder
-                check(out)
-                _swap(folder, target, hold / "old")
-        finally:
-            _discard(hold)
-
-
 def check_file(out: Path, *sources: Path) -> None:
     """Refuse a file to write that cannot be, or that is read as well.
 
@@ -145,14 +115,24 @@ def check_file(out: Path, *sources: Path) -> None:
     with writing(out):
         if out.exists() and not out.is_file():
             raise InputError(f"{out} is not a file: it is not replaced")
+        check_not_mounted(out)
         for source in sources:
             if out.exists() and source.exists() and out.samefile(source):
                 raise InputError(f"{out} is read by this command: choose another file to write")
         check_place(out)
 
 
+def check_not_mounted(path: Path) -> None:
+    """Refuse to replace where another file system is mounted: no system would do it."""
+    if os.path.ismount(path):
+        raise InputError(
+            f"{path} is a mount point, which cannot be replaced: choose a path below or beside it"
+        )
+
+
 def check_place(path: Path) -> None:
     """Raise what the file system says of a new file beside a path, or where that would be made."""
+    as_path(path.absolute().parent / f".{path.name}.{'0' * 8}")  # such a name is written first
     folder = next(folder for folder in path.absolute().parents if folder.exists())
     with tempfile.TemporaryFile(dir=folder) as probe:
         probe.write(bytes(_PROBE))  # a full disk takes new files, but no content
@@ -184,19 +164,24 @@ def check_within(path: Path, folder: Path) -> Path:
     """Refuse a path that a link leads out of its folder, or what is no file; else return it."""
     try:
         inside = path.resolve().is_relative_to(folder.resolve())
+        odd = path.exists() and not (path.is_file() or path.is_dir())
     except (OSError, ValueError, RuntimeError) as error:  # no text for the system, links in a ring
-        raise InputError(f"cannot read {path}: {error}") from error
+        reason = getattr(error, "strerror", None) or error  # which would name the file again
+        raise InputError(f"cannot read {path}: {reason}") from error
     if not inside:
         raise InputError(
             f"{path} is a link that leads out of {folder}: put a copy in its place, or remove it"
         )
-    if path.exists() and not (path.is_file() or path.is_dir()):  # to read a pipe could take forever
+    if odd:  # to read a pipe could take forever
         raise InputError(f"{path} is neither a file nor a folder: remove it")
     return path
 
 
 class FileLock:
     """A lock that is free again when its block or its process ends, however that ends.
+
+    It is held on the file that is at its path now. A file that was moved away or deleted while its
+    lock was waited for keeps nobody apart: the lock is taken again.
 
     Args:
         path: of a file that is made for the purpose, and stays.
@@ -218,17 +203,25 @@ class FileLock:
         """Take the lock and return whether it is held."""
         import filelock
 
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        # A soft lock would outlive a process that is killed.
-        lock = filelock.FileLock(self._path, blocking=self._wait, fallback_to_soft=False)
-        self._locks.append(lock)
-        try:
-            with suppress(filelock.Timeout):
-                lock.acquire()
-            return lock.is_locked
-        except BaseException:  # an interrupt: the block does not begin, nor end
+        taken: list[os.stat_result] = []
+        while True:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            lock = filelock.FileLock(
+                self._path,
+                blocking=self._wait,
+                fallback_to_soft=False,  # a soft lock would outlive a process that is killed
+                on_acquired=lambda handle: taken.append(os.fstat(handle)),
+            )
+            self._locks.append(lock)
+            try:
+                with suppress(filelock.Timeout):
+                    lock.acquire()
+                if not lock.is_locked or self._is_at_path(taken[-1]):
+                    return lock.is_locked
+            except BaseException:  # an interrupt: the block does not begin, nor end
+                self.__exit__()
+                raise
             self.__exit__()
-            raise
 
     def __exit__(self, *_: object) -> None:
         """Release it."""
@@ -238,70 +231,8 @@ class FileLock:
         finally:
             lock.release(force=True)  # nothing is left to do, but where an interrupt came before
 
-
-def _recover(target: Path) -> None:
-    """Take away what killed processes left of a new folder; the old one goes back if it is gone.
-
-    A folder of such a name that holds anything else, or has no lock, is somebody's own.
-    """
-    for hold in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"):
-        if not _is_left(hold):
-            continue
-        with FileLock(hold / _HELD) as ended:
-            if ended and (hold / "old").exists() and not target.exists():
-                (hold / "old").rename(target)
-        if ended:
-            _discard(hold)
-
-
-def _is_left(hold: Path) -> bool:
-    """Whether a process left this folder; one that is empty goes at once.
-
-    That one was just made, or its process was killed as it made or removed it.
-    """
-    try:
-        inside = {path.name for path in hold.iterdir()}
-        if not inside and time.time() - hold.stat().st_mtime > _JUST_MADE:
-            hold.rmdir()
-        locked = (hold / _HELD).is_file() and not hold.is_symlink()
-    except OSError:  # a file, or gone by now
-        return False
-    return locked and inside <= {*_PARTS, _HELD}
-
-
-def _discard(hold: Path) -> None:
-    """Remove a folder of `new_folder`, its lock last: without it, it would be somebody's own."""
-    for part in _PARTS:
-        shutil.rmtree(hold / part, ignore_errors=True)
-    with suppress(OSError):
-        if {path.name for path in hold.iterdir()} <= {_HELD}:
-            (hold / _HELD).unlink(missing_ok=True)
-            hold.rmdir()
-
-
-def _swap(new: Path, target: Path, old: Path) -> None:
-    """Put one folder in the place of another, which goes back if that fails."""
-    if target.exists() and _exchange(new, target):
-        return  # what was there is now at `new`, and goes with it
-    try:
-        if target.exists():
-            target.rename(old)
-        new.rename(target)
-    except BaseException:
-        if old.exists() and not target.exists():
-            old.rename(target)
-        raise
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two paths in one step, so that there is no moment without either.
-
-    Returns whether the system could: Linux can, on most file systems.
-    """
-    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
-    if rename is None:
-        return False
-    paths = (os.fsencode(path.absolute()) for path in (one, other))
-    first, second = (ctypes.c_char_p(path) for path in paths)
-    here = -100  # AT_FDCWD
-    return bool(rename(here, first, here, second, ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
+    def _is_at_path(self, taken: os.stat_result) -> bool:
+        try:
+            return os.path.samestat(taken, self._path.lstat())
+        except FileNotFoundError:
+            return False

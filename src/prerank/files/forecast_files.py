@@ -13,6 +13,7 @@ from prerank.errors import InputError, ShapeError
 from prerank.extras import needed_by
 from prerank.files.alignment import Choices, Matched
 from prerank.files.column_files import ROW_NUMBERS, TABLES, read_frame
+from prerank.files.disk import as_path
 from prerank.files.frames import Frame, listed, naming, option
 from prerank.files.input_tables import match_inputs
 from prerank.files.netcdf import read_dataset, read_store
@@ -159,8 +160,8 @@ def read_forecasts(
         >>> forecasts.remarks[1]
         '1 of 3 rows of the observations have no forecast and were left out'
     """
-    path = Path(samples)
-    truth = path if observations is None else Path(observations)
+    path = as_path(samples)
+    truth = path if observations is None else as_path(observations)
     source = open_samples(path, target)
     alone = truth == path or (truth.exists() and truth.samefile(path))
     observed = source if alone else open_samples(truth, target)

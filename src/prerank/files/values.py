@@ -14,7 +14,7 @@ from torch import Tensor
 
 from prerank.errors import InputError
 from prerank.extras import needed_by
-from prerank.files.disk import check_within, write_atomically
+from prerank.files.disk import as_path, check_within, write_atomically
 from prerank.numerics.kernels import numba_version
 
 __all__ = [
@@ -95,10 +95,10 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(as_path(path), framework="pt") as file:
             about = dict(file.metadata() or {})
             tensors = {name: torch.clone(file.get_tensor(name)) for name in list(file.keys())}
-    except (OSError, SafetensorError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:  # the second of one that is gone
         # Folders and devices give words such as "No such device".
         reason = error if not Path(path).is_dir() else "it is a folder, not a .safetensors file"
         raise InputError(f"cannot read {os.fspath(path)}: {reason}") from error
@@ -133,7 +133,7 @@ class CheckpointFile:
     @needed_by("CheckpointFile.load")
     def load(self) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """Tensors and text of the checkpoint, or None where there is none."""
-        if not self.path.exists():
+        if not as_path(self.path).exists():
             return None
         return read_tensors(check_within(self.path, self.path.parent))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from prerank.diagnosis.verdict import Mood
 from prerank.errors import InputError
-from prerank.files import versions, write_atomically, writing
+from prerank.files import as_path, versions, write_atomically, writing
 from prerank.files.visible_text import formula_safe
 from prerank.report.html import Illustration, Page, Section, write_page
 from prerank.report.study_figures import (
@@ -70,7 +70,7 @@ def write_comparison(folders: list[Path], out: Path) -> tuple[int, dict[str, int
     Returns:
         Number of rows, and for each study the number of units that are left.
     """
-    places = [folder.resolve() for folder in folders]
+    places = [as_path(folder).resolve() for folder in folders]
     for folder, place in zip(folders, places, strict=True):
         if out.resolve().is_relative_to(place):
             raise InputError(f"--out {out} lies in the study {folder}: choose a place outside")

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from prerank.report.corners import CornerDisplay
     from prerank.report.evidence_paths import EvidenceDisplay
     from prerank.report.histogram_display import PITHistogramDisplay
+    from prerank.report.prediction_maps import PredictionDisplay
     from prerank.report.reliability import ReliabilityDisplay, ReliabilityGrid
     from prerank.report.traces import SelectionDisplay
     from prerank.report.wording import reliability_caption
@@ -16,6 +17,7 @@ __all__ = [
     "CornerDisplay",
     "EvidenceDisplay",
     "PITHistogramDisplay",
+    "PredictionDisplay",
     "ReliabilityDisplay",
     "ReliabilityGrid",
     "SelectionDisplay",
@@ -23,5 +25,12 @@ __all__ = [
 ]
 
 __getattr__ = names_from(
-    __name__, "wording", "corners", "evidence_paths", "histogram_display", "reliability", "traces"
+    __name__,
+    "wording",
+    "corners",
+    "evidence_paths",
+    "histogram_display",
+    "prediction_maps",
+    "reliability",
+    "traces",
 )

@@ -289,13 +289,13 @@ def predictive_interval(
     source = as_generator(generator, "predictive interval")
     with torch.no_grad(), full_precision():
         box = BoxShape(_one_predictor(dist), n_samples=n_samples, generator=source)
-        margins = box.margins.values[..., 0]
-        half = torch.special.ndtri(margins.new_tensor((1 + wanted) / 2)).expand(margins.shape)
+        half = torch.special.ndtri(torch.tensor((1 + wanted) / 2, dtype=torch.float64))
         if calibration is not None:
             held_out, y = _calibration_pair(calibration, dist)
             known = BoxShape(held_out, n_samples=n_samples, generator=source).distances(y)
-            half = known.sort(0).values[_rank(len(y), wanted) - 1].expand(margins.shape)
-        return box.snapped(box.intervals(half))
+            half = known.sort(0).values[_rank(len(y), wanted) - 1]
+        shape = dist.batch_shape + dist.event_shape
+        return box.snapped(box.intervals(half.expand(shape)))
 
 
 class _Cut(NamedTuple):

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from prerank.distributions import Rounded, draw
+from prerank.adapters.mixtures import as_gaussian_mixture
+from prerank.distributions import GaussianMixture, Rounded, draw
 from prerank.errors import NotApplicableError
 from prerank.preranks import HDR
 from prerank.recalibration.marginal import MarginTable
+from prerank.recalibration.mixture_margins import MixtureMargins
 from prerank.recalibration.proposals import Pool, Proposal
 from prerank.recalibration.value_masses import ValueMasses, preimages
 
@@ -35,7 +37,6 @@ class RegionShape(ABC):
     """Whether ties are broken at random, or lie inside."""
 
     dist: Distribution
-    margins: MarginTable | None
 
     @abstractmethod
     def __init__(
@@ -71,9 +72,6 @@ class RegionShape(ABC):
         """The shape of one row, for its distribution."""
         own = copy(self)
         own.dist = dist
-        if self.margins is not None:
-            parts = (self.margins.scores, self.margins.values)
-            own.margins = MarginTable(*(part[row : row + 1] for part in parts))
         return own
 
 
@@ -96,24 +94,25 @@ class DensityShape(RegionShape):
                 f"a density region needs a density and {type(dist).__name__} has none: use "
                 "shape='box', whose limits are quantiles of each target"
             ) from error
-        self.dist, self.margins = dist, None
+        self.dist = dist
         self._proposal = Proposal(base, generator=generator)
+        self._masses: ValueMasses | None = None
         if isinstance(dist, Rounded):
-            self.margins = MarginTable.of(base, n_samples=n_samples, generator=generator)
-            self._masses = ValueMasses(dist, self.margins, self._proposal)
+            margins = MarginTable.of(base, n_samples=n_samples, generator=generator)
+            self._masses = ValueMasses(dist, margins, self._proposal)
 
     def statistic(self, y: Tensor) -> Tensor:
         """Log-density."""
-        if self.margins is None:
+        if self._masses is None:
             return self._proposal.log_density(y)
         return self._masses.log_prob(y)
 
     def pool(self, n: int, generator: torch.Generator | None) -> Pool:
         """Points that reach far beyond those of the forecast."""
         pool = self._proposal.draw(n, generator=generator)
-        if self.margins is None:
+        if self._masses is None:
             return pool
-        log_p = self.statistic(self._snapped(pool.points))
+        log_p = self.statistic(self._masses.dist.snap(pool.points))
         return Pool(pool.points, log_p.unsqueeze(0), pool.log_q + log_p - pool.log_density)
 
     def volume(
@@ -126,8 +125,8 @@ class DensityShape(RegionShape):
         r"""Points of a proposal q stand for :math:`1 / (n q)` of the space each."""
         pool = self._proposal.draw(n, generator=generator)
         values, log_size = pool.log_density, -pool.log_q
-        if self.margins is not None:
-            values = self.statistic(self._snapped(pool.points))
+        if self._masses is not None:
+            values = self.statistic(self._masses.dist.snap(pool.points))
             log_size = self._masses.log_share(pool.points) - pool.log_q
         return torch.where(inside(values), log_size.exp(), 0).mean(0)
 
@@ -136,13 +135,10 @@ class DensityShape(RegionShape):
         own = super().of_row(dist, row)
         base = dist.base if isinstance(dist, Rounded) else dist
         own._proposal = Proposal(base, generator=torch.Generator().manual_seed(0))
-        if isinstance(dist, Rounded) and own.margins is not None:
-            own._masses = ValueMasses(dist, own.margins, own._proposal)
+        if isinstance(dist, Rounded) and self._masses is not None:
+            margins = row_of(self._masses.margins, row)
+            own._masses = ValueMasses(dist, margins, own._proposal)
         return own
-
-    def _snapped(self, points: Tensor) -> Tensor:
-        assert isinstance(self.dist, Rounded)
-        return self.dist.snap(points)
 
 
 class BoxShape(RegionShape):
@@ -154,20 +150,23 @@ class BoxShape(RegionShape):
     target has the score nearest to 0 of its cell: it is in the box if any part of its cell is.
     """
 
-    margins: MarginTable
-
     def __init__(
         self, dist: Distribution, *, n_samples: int, generator: torch.Generator | None
     ) -> None:
         base = dist.base if isinstance(dist, Rounded) else dist
+        normal = as_gaussian_mixture(base)
         self.dist = dist
-        self.margins = MarginTable.of(base, n_samples=n_samples, generator=generator)
+        self._margins: MixtureMargins | MarginTable
+        if isinstance(normal, GaussianMixture):
+            self._margins = MixtureMargins(normal)
+        else:
+            self._margins = MarginTable.of(base, n_samples=n_samples, generator=generator)
 
     def distances(self, y: Tensor) -> Tensor:
         """Absolute normal scores of each target, `(..., N, D)`."""
         if not isinstance(self.dist, Rounded):
-            return self.margins.score(y)[0].abs()
-        low, high = (self.margins.score(edge)[0] for edge in preimages(self.dist, y))
+            return self._score(y).abs()
+        low, high = (self._score(edge) for edge in preimages(self.dist, y))
         return low.maximum(-high).clamp_min(0)
 
     def statistic(self, y: Tensor) -> Tensor:
@@ -185,7 +184,7 @@ class BoxShape(RegionShape):
         """Quantiles of each target at normal scores of both signs, `(N, D, 2)`, not rounded."""
         # Cells that end exactly there belong to them.
         distances = distances * (1 + _EDGE) + _EDGE
-        return torch.stack([self.margins.quantile(w)[0] for w in (-distances, distances)], -1)
+        return torch.stack([self._quantile(w) for w in (-distances, distances)], -1)
 
     def snapped(self, intervals: Tensor) -> Tensor:
         """Intervals `(N, D, 2)` between values of discrete targets."""
@@ -196,7 +195,7 @@ class BoxShape(RegionShape):
     def limits(self, threshold: Tensor) -> Tensor:
         """Intervals of the box for thresholds t `(N,)`, not rounded: `(N, D, 2)`."""
         distance = (-2 * threshold).clamp_min(0).sqrt().unsqueeze(-1)
-        return self.intervals(distance.expand(self.margins.values.shape[:-1]))
+        return self.intervals(distance.expand(-1, self.dist.event_shape[0]))
 
     def sizes(self, limits: Tensor) -> Tensor:
         """Lengths of intervals `(N, D, 2)`: of the continuous parts, and 1 for each value."""
@@ -222,6 +221,28 @@ class BoxShape(RegionShape):
     ) -> Tensor:
         """Product of the lengths of the intervals."""
         return self.sizes(self.limits(threshold)).prod(-1)
+
+    def of_row(self, dist: Distribution, row: int) -> Self:
+        """The shape of one row, for its distribution."""
+        own = super().of_row(dist, row)
+        if isinstance(self._margins, MarginTable):
+            own._margins = row_of(self._margins, row)
+        else:
+            own._margins = self._margins.of_row(row)
+        return own
+
+    def _score(self, y: Tensor) -> Tensor:
+        found = self._margins.score(y)
+        return found[0] if isinstance(found, tuple) else found
+
+    def _quantile(self, w: Tensor) -> Tensor:
+        found = self._margins.quantile(w)
+        return found[0] if isinstance(found, tuple) else found
+
+
+def row_of(table: MarginTable, row: int) -> MarginTable:
+    """The table of one row."""
+    return MarginTable(table.scores[row : row + 1], table.values[row : row + 1])
 
 
 SHAPES: dict[str, type[RegionShape]] = {"density": DensityShape, "box": BoxShape}

@@ -8,11 +8,12 @@ from torch.quasirandom import SobolEngine
 
 from prerank.distributions import Rounded
 from prerank.recalibration.marginal import MarginTable
+from prerank.recalibration.mixture_margins import normal_cdf
 from prerank.recalibration.proposals import Proposal
 
 __all__ = ["ValueMasses"]
 
-_POINTS = 16  # in the cells of an observation, the same for all
+_POINTS = 8  # in the cells of an observation, the same for all
 _TINY = 1e-300
 _LOG_ROOT_2PI = 0.9189385332046727
 
@@ -26,7 +27,7 @@ class ValueMasses:
 
     for a base density f with margins :math:`m_d`, which give the cell the mass :math:`M_d`. A
     target without cells, or between them, keeps its value and has no factor. The points Z come from
-    the same 16 Sobol points for every value and row: an estimate, but a fixed function of y, and
+    the same 8 Sobol points for every value and row: an estimate, but a fixed function of y, and
     nearly exact where targets depend little on each other.
 
     Args:
@@ -81,7 +82,7 @@ class ValueMasses:
         start, end = preimages(self.dist, y)
         low, high = (self.margins.score(edge)[0] for edge in (start, end))
         first, last = _in_lower_tail(low, high)
-        mass = torch.special.ndtr(last) - torch.special.ndtr(first)
+        mass = normal_cdf(last) - normal_cdf(first)
         return start.double(), low, high, mass.clamp_min(_TINY).log()
 
 
@@ -104,7 +105,7 @@ def _in_lower_tail(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
 def _between(low: Tensor, high: Tensor, uniform: Tensor) -> Tensor:
     """Quantiles of a standard normal that is confined to an interval."""
     first, last = _in_lower_tail(low, high)
-    below, upto = torch.special.ndtr(first), torch.special.ndtr(last)
+    below, upto = normal_cdf(first), normal_cdf(last)
     w = torch.special.ndtri((below + uniform * (upto - below)).clamp_min(_TINY))
     w = w.maximum(first).minimum(last)
     return torch.where(low + high > 0, -w, w)

@@ -40,13 +40,10 @@ def test_calibration_rows_give_the_level(model):
     assert (abs(inside(limits).mean(0) - 0.9) < 4 * ERROR).all()
     joint = model.predict_interval(X[TEST], joint=True, calibration=KNOWN, random_state=0)
     assert abs(inside(joint).all(-1).mean() - 0.9) < 4 * ERROR
-    assert (joint[..., 0] < limits[..., 0]).all()
     for shape in ("density", "box"):
         region = model.predict_region(X[TEST], calibration=KNOWN, shape=shape, random_state=0)
         assert abs(float(region.contains(Y[TEST]).double().mean()) - 0.9) < 4 * ERROR
-    assert float(region.volume().median()) == pytest.approx(
-        np.median(np.prod(joint[..., 1] - joint[..., 0], -1))
-    )
+    np.testing.assert_allclose(region.volume(), np.prod(joint[..., 1] - joint[..., 0], -1))
 
 
 def test_columns_are_matched_by_name(model):

@@ -15,7 +15,7 @@ def test_the_page_shows_the_table():
 
 def test_every_dataset_has_all_levels():
     assert set(MEASURED.dataset) == set(NAMES)
-    assert (MEASURED.groupby(["dataset", "seed"]).level.nunique() == len(LEVELS)).all()
+    assert (MEASURED.groupby(["dataset", "seed"])["level"].nunique() == len(LEVELS)).all()
 
 
 def test_coverage_is_within_its_distribution():

@@ -13,7 +13,6 @@ from prerank.recalibration.proposals import Proposal
 
 __all__ = ["ValueMasses"]
 
-_POINTS = 8  # in the cells of an observation, the same for all
 _TINY = 1e-300
 _LOG_ROOT_2PI = 0.9189385332046727
 
@@ -27,13 +26,14 @@ class ValueMasses:
 
     for a base density f with margins :math:`m_d`, which give the cell the mass :math:`M_d`. A
     target without cells, or between them, keeps its value and has no factor. The points Z come from
-    the same 8 Sobol points for every value and row: an estimate, but a fixed function of y, and
+    the same Sobol points for every value and row: an estimate, but a fixed function of y, and
     nearly exact where targets depend little on each other.
 
     Args:
         dist: `batch_shape (N,)`, `event_shape (D,)`.
         margins: of its base.
         proposal: of its base, for the log-density.
+        n_points: number of the points.
 
     Example:
         >>> from torch.distributions import MultivariateNormal
@@ -46,10 +46,12 @@ class ValueMasses:
         tensor([0.118], dtype=torch.float64)
     """
 
-    def __init__(self, dist: Rounded, margins: MarginTable, proposal: Proposal) -> None:
+    def __init__(
+        self, dist: Rounded, margins: MarginTable, proposal: Proposal, *, n_points: int = 8
+    ) -> None:
         self.dist, self.margins, self.proposal = dist, margins, proposal
         dim = dist.event_shape[0]
-        noise = SobolEngine(dim, scramble=True, seed=0).draw(_POINTS, dtype=torch.float64)
+        noise = SobolEngine(dim, scramble=True, seed=0).draw(n_points, dtype=torch.float64)
         self._noise = noise.clamp(1e-6, 1 - 1e-6).to(margins.values.device)
 
     def log_prob(self, y: Tensor) -> Tensor:
@@ -62,7 +64,8 @@ class ValueMasses:
             log_q = -w.square() / 2 - _LOG_ROOT_2PI - stretch.log() - log_mass
             inside = low < high
             z = torch.where(inside, z, start)
-            log_f = self.proposal.log_density(z.to(y))
+            # A value that a target does not take may stand for no point at all.
+            log_f = self.proposal.log_density(z.to(y)).nan_to_num(nan=-torch.inf)
             total = torch.logaddexp(total, log_f - torch.where(inside, log_q, 0).sum(-1))
         return total - math.log(len(self._noise))
 

@@ -1,7 +1,7 @@
 """One row's prediction region in two of its targets, among draws of the forecast."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -121,7 +121,7 @@ class PredictionDisplay(Display):
         ax.set_xlabel(short_name(self.names[self.targets[0]]), parse_math=False)
         if self.observation is not None:
             seen = [float(self.observation[d]) for d in self.targets]
-            mark = {"color": COLOURS[1], "label": "observation"}
+            mark: dict[str, Any] = {"color": COLOURS[1], "label": "observation"}
             if len(seen) == 1:
                 ax.axvline(seen[0], **mark)
             else:

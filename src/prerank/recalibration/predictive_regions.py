@@ -200,7 +200,8 @@ def predictive_region(
             them at least, and a few hundred to be near it in every calibration sample.
         shape: `"density"`, the smallest region for a given forecast; `"box"`, intervals of the
             targets that hold together, also for an `Ensemble`.
-        n_samples: draws per row, for the ranks of densities and for margins without closed form.
+        n_samples: draws per row, for the ranks of densities and for margins without closed form. From
+            512 draws the level of a single row is off by some .02; the coverage is not.
         generator: a generator or seed.
 
     References:

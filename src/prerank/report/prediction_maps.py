@@ -51,7 +51,7 @@ class PredictionDisplay(Display):
         >>> dist = MultivariateNormal(torch.zeros(5, 2), torch.eye(2))
         >>> region = predictive_region(dist, 0.9, generator=0)
         >>> PredictionDisplay(region, 3).plot().caption
-        'row 3: prediction region of level 0.9, with 456 of 500 draws of the forecast.'
+        'row 3: prediction region of level 0.9, with 428 of 500 draws of the forecast.'
     """
 
     def __init__(

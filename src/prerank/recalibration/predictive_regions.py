@@ -17,18 +17,14 @@ level as far as the forecast is calibrated there. Rows that depend on each other
 neighbours in time, are not exchangeable.
 """
 
-import math
 from copy import copy
-from typing import NamedTuple, Self
+from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.defaults import REGION_LEVEL
-from prerank.distributions import rows_of
-from prerank.distributions.noise import standard_uniform
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
     as_count,
@@ -38,9 +34,14 @@ from prerank.inputs import (
     check_observations,
     full_precision,
 )
-from prerank.recalibration.corrections import interpolate
-from prerank.recalibration.level_sets import LevelTable
-from prerank.recalibration.region_shapes import SHAPES, BoxShape, RegionShape
+from prerank.recalibration.conformal_scores import (
+    CentralScores,
+    ConformalScores,
+    Cut,
+    conformal_rank,
+    tie_breakers,
+)
+from prerank.recalibration.region_shapes import SHAPES, BoxShape
 
 __all__ = ["PredictiveRegion", "predictive_interval", "predictive_region"]
 
@@ -59,12 +60,12 @@ class PredictiveRegion:
     """
 
     def __init__(
-        self, scores: "_Scores", conformal: "_Conformal | None", level: float, ties: Tensor
+        self, scores: CentralScores, conformal: ConformalScores | None, level: float, ties: Tensor
     ) -> None:
         self.level, self.n_calibration = level, 0 if conformal is None else len(conformal.scores)
         self._scores, self._conformal, self._ties = scores, conformal, ties
         if conformal is None:
-            self._cut = _Cut(float(torch.special.ndtri(torch.tensor(1 - level).double())), 0.0)
+            self._cut = Cut(float(torch.special.ndtri(torch.tensor(1 - level).double())), 0.0)
         else:
             self._cut = conformal.cut(level)
 
@@ -200,8 +201,8 @@ def predictive_region(
             them at least, and a few hundred to be near it in every calibration sample.
         shape: `"density"`, the smallest region for a given forecast; `"box"`, intervals of the
             targets that hold together, also for an `Ensemble`.
-        n_samples: draws per row, for the ranks of densities and for margins without closed form. From
-            512 draws the level of a single row is off by some .02; the coverage is not.
+        n_samples: draws per row, for the ranks of densities and for margins without closed form.
+            From 512 draws the level of a single row is off by some .02; the coverage is not.
         generator: a generator or seed.
 
     References:
@@ -229,14 +230,14 @@ def predictive_region(
     source = as_generator(generator, "predictive region")
     with torch.no_grad(), full_precision():
         kind = SHAPES[shape]
-        scores = _Scores.made(_one_predictor(dist), kind, n_samples, source)
+        scores = CentralScores.made(_one_predictor(dist), kind, n_samples, source)
         conformal = None
         if calibration is not None:
             held_out, y = _calibration_pair(calibration, dist)
-            known = _Scores.made(held_out, kind, n_samples, source).of(y)
-            conformal = _Conformal(known, _ties(known, kind, source))
+            known = CentralScores.made(held_out, kind, n_samples, source).of(y)
+            conformal = ConformalScores(known, tie_breakers(known, kind, source))
         rows = torch.zeros(dist.batch_shape, dtype=torch.float64, device=scores.device)
-        return PredictiveRegion(scores, conformal, wanted, _ties(rows, kind, source))
+        return PredictiveRegion(scores, conformal, wanted, tie_breakers(rows, kind, source))
 
 
 def predictive_interval(
@@ -294,90 +295,9 @@ def predictive_interval(
         if calibration is not None:
             held_out, y = _calibration_pair(calibration, dist)
             known = BoxShape(held_out, n_samples=n_samples, generator=source).distances(y)
-            half = known.sort(0).values[_rank(len(y), wanted) - 1]
+            half = known.sort(0).values[conformal_rank(len(y), wanted) - 1]
         shape = dist.batch_shape + dist.event_shape
         return box.snapped(box.intervals(half.expand(shape)))
-
-
-class _Cut(NamedTuple):
-    """The least score inside, and the least tie-breaker of those that equal it."""
-
-    score: float
-    tie: float
-
-
-class _Conformal(NamedTuple):
-    """Scores of calibration rows and their tie-breakers, `(m,)` each."""
-
-    scores: Tensor
-    ties: Tensor
-
-    def cut(self, level: float) -> _Cut:
-        """The k-th largest score."""
-        scores, ties = self.scores.cpu().numpy(), self.ties.cpu().numpy()
-        order = np.lexsort((ties, scores))[::-1]
-        last = order[_rank(len(order), level) - 1]
-        return _Cut(float(scores[last]), float(ties[last]))
-
-
-class _Scores(NamedTuple):
-    """Normal scores of H: how central points are by the forecast's own standards."""
-
-    shape: RegionShape
-    table: LevelTable
-
-    @classmethod
-    def made(
-        cls, dist: Distribution, kind: type[RegionShape], n: int, source: torch.Generator | None
-    ) -> "_Scores":
-        shape = kind(dist, n_samples=n, generator=source)
-        return cls(shape, LevelTable.of(shape.pool(n, source)))
-
-    @property
-    def device(self) -> torch.device:
-        return self.table.levels.device
-
-    def of(self, y: Tensor) -> Tensor:
-        """Scores of points `(..., N, D)`: `(..., N)`."""
-        return self.of_values(self.shape.statistic(y))
-
-    def of_values(self, values: Tensor) -> Tensor:
-        """Scores of values of T `(..., N)`; of tied ones the mass up to the last."""
-        return self.table.score(values, torch.ones_like(values))
-
-    def threshold(self, score: float) -> Tensor:
-        """T at a score, `(N,)`; below the table the inverse of `LevelTable.score`."""
-        lowest = self.table.scores[0]
-        wanted = self.table.levels.new_full(self.table.levels.shape[:1], score)
-        inner, _ = interpolate(wanted.maximum(lowest), self.table.scores, self.table.levels)
-        fall = (score**2 - lowest.square()) / 2
-        return torch.where(wanted < lowest, self.table.levels[:, 0] - fall, inner)
-
-    def of_row(self, row: int) -> "_Scores | None":
-        """Those of one row, or None where the forecast of a row cannot be taken out."""
-        dist = rows_of(self.shape.dist, slice(row, row + 1))
-        if dist is None:
-            return None
-        table = LevelTable(self.table.scores, self.table.levels[row : row + 1])
-        return _Scores(self.shape.of_row(dist, row), table)
-
-
-def _ties(like: Tensor, kind: type[RegionShape], source: torch.Generator | None) -> Tensor:
-    """What breaks the ties of scores; equal numbers keep them inside."""
-    if not kind.randomised:
-        return torch.zeros_like(like)
-    return standard_uniform(like.shape, like=like, generator=source)
-
-
-def _rank(rows: int, level: float) -> int:
-    """K, the rank among calibration rows that gives the coverage."""
-    rank = math.ceil((rows + 1) * level - 1e-9)  # 0.9 * 10 is 9, whatever its last digit
-    if rank > rows:
-        raise InputError(
-            f"calibration has {rows} rows: a level of {level:g} needs at least "
-            f"{math.ceil(level / (1 - level) - 1e-9)}"
-        )
-    return rank
 
 
 def _one_predictor(dist: object) -> Distribution:

@@ -112,6 +112,9 @@ HELD_OUT = 0.2
 QUANTILES = (0.05, 0.5, 0.95)
 """Levels of predicted quantiles."""
 
+REGION_LEVEL = 0.9
+"""Level of prediction intervals and regions."""
+
 PREDICTED_SAMPLES = 100
 """Draws per row of `sample`; `prerank predict` writes samples on request only."""
 

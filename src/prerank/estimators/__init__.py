@@ -4,6 +4,13 @@ from prerank.extras import needed_by
 
 with needed_by("prerank.estimators"):
     from prerank.estimators.base import JointRegressor
+    from prerank.estimators.predicted_regions import PredictedRegion
     from prerank.estimators.regressors import FlowRegressor, MixtureRegressor, load_model
 
-__all__ = ["FlowRegressor", "JointRegressor", "MixtureRegressor", "load_model"]
+__all__ = [
+    "FlowRegressor",
+    "JointRegressor",
+    "MixtureRegressor",
+    "PredictedRegion",
+    "load_model",
+]

@@ -24,13 +24,22 @@ from prerank.distributions.noise import as_noise
 from prerank.errors import InputError
 from prerank.estimators.methods import Method
 from prerank.estimators.persistence import save_model
+from prerank.estimators.predicted_regions import PredictedRegion
 from prerank.estimators.terminal import progress_bar
 from prerank.files.encoding import check_table, in_order, text_encoder
-from prerank.inputs import as_device, as_tensor, column_labels, column_names, refuse_collections
+from prerank.inputs import (
+    as_device,
+    as_probability,
+    as_tensor,
+    column_labels,
+    column_names,
+    refuse_collections,
+)
 from prerank.models import FlowDistribution, FlowMixture, FlowNetwork, MixtureNetwork
 from prerank.models.members import forecast_each, pooled
 from prerank.numerics.folds import copied_rows
 from prerank.preranks import PreRankLike
+from prerank.recalibration import predictive_interval, predictive_region
 from prerank.scores import energy_score
 from prerank.training import Settings, TrainingData
 
@@ -174,6 +183,71 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return self._shaped(dist.sample((n_samples,), generator=random_state))
         with forked_state(as_noise(random_state)):
             return self._shaped(dist.sample(torch.Size((n_samples,))))
+
+    def predict_interval(
+        self,
+        X: Any,
+        level: float = defaults.REGION_LEVEL,
+        *,
+        joint: bool = False,
+        calibration: tuple[Any, Any] | None = None,
+        random_state: int | None = None,
+    ) -> npt.NDArray[np.float64]:
+        """Prediction intervals of each target in original units.
+
+        Args:
+            X: inputs.
+            level: probability of each interval, in (0, 1).
+            joint: the level is that of all targets together: bands that hold at once.
+            calibration: `(X, y)` of rows that had no part in `fit`. They give the intervals at
+                least this coverage, whatever the model: see `prerank.recalibration`.
+            random_state: seed of what is drawn where `joint` or `calibration` is given.
+
+        Returns:
+            Lower and upper ends `(N, D, 2)`, or `(N, 2)` after a fit to a vector.
+        """
+        if not joint and calibration is None:
+            tail = (1 - as_probability(level, "level")) / 2
+            return np.stack(list(self.predict_quantiles(X, [tail, 1 - tail])), -1)
+        ends = predictive_interval(
+            self.predict_dist(X),
+            level,
+            joint=joint,
+            calibration=self._calibration_rows(calibration),
+            generator=random_state,
+        )
+        return np.stack([self._shaped(end) for end in ends.unbind(-1)], -1)
+
+    def predict_region(
+        self,
+        X: Any,
+        level: float = defaults.REGION_LEVEL,
+        *,
+        calibration: tuple[Any, Any] | None = None,
+        shape: str = "density",
+        random_state: int | None = None,
+    ) -> PredictedRegion:
+        """Joint prediction regions of all targets, in original units.
+
+        Args:
+            X: inputs.
+            level: probability of each region, in (0, 1).
+            calibration: `(X, y)` of rows that had no part in `fit`. They give the regions at least
+                this coverage, whatever the model: see `prerank.recalibration.predictive_region`.
+            shape: `"density"` for the smallest regions, `"box"` for intervals that hold together.
+            random_state: seed of what is drawn.
+
+        Returns:
+            An object with `contains(y)`, `volume()` and `plot(row)`.
+        """
+        region = predictive_region(
+            self.predict_dist(X),
+            level,
+            calibration=self._calibration_rows(calibration),
+            shape=shape,
+            generator=random_state,
+        )
+        return PredictedRegion(region, self.target_names_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Minus the mean energy score in standardised units: larger is better."""
@@ -321,20 +395,33 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.x_scaler_(as_tensor(self._encode(X), "X"), clip=True)
 
-    def _standard_pair(self, X: Any, y: Any) -> tuple[Distribution, Tensor]:
-        dist = self._distribution(self._standard_inputs(X))
+    def _calibration_rows(
+        self, calibration: tuple[Any, Any] | None
+    ) -> tuple[Distribution, Tensor] | None:
+        if calibration is None:
+            return None
+        if not isinstance(calibration, tuple | list) or len(calibration) != 2:
+            raise InputError("calibration must be a pair (X, y) of rows that were not used in fit")
+        dist = self.predict_dist(calibration[0])
+        return dist, self._observed(calibration[1], dist.batch_shape[0])
+
+    def _observed(self, y: Any, rows: int) -> Tensor:
+        """Targets of some rows in the order of `fit`, `(N, D)`."""
         refuse_collections(y, "y")
         if self.named_targets_:
             y = in_order(y, self.target_names_)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        rows = dist.batch_shape[0]
         flat = self.n_outputs_ == 1 and targets.shape == (rows,)
         if not flat and targets.shape != (rows, self.n_outputs_):
             raise InputError(
                 f"X has {rows} rows and the model {self.n_outputs_} targets, but y has shape "
                 f"{targets.shape}"
             )
-        observed = as_tensor(targets.reshape(rows, -1), "y")
+        return as_tensor(targets.reshape(rows, -1), "y")
+
+    def _standard_pair(self, X: Any, y: Any) -> tuple[Distribution, Tensor]:
+        dist = self._distribution(self._standard_inputs(X))
+        observed = self._observed(y, dist.batch_shape[0])
         if not self.rounding_:
             return dist, self.y_scaler_.select([0])(observed)[0]
         # Divided, not centred, forecasts and observations alike: equal values stay equal.

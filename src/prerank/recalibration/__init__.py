@@ -1,4 +1,4 @@
-"""Calibration after training: the head; recalibrated margins, regions and ensembles beside it."""
+"""Calibration after training: the head, recalibrated margins and ensembles, conformal regions."""
 
 from prerank.recalibration.base import Recalibrator
 from prerank.recalibration.change import Change
@@ -8,6 +8,11 @@ from prerank.recalibration.couplings import Coupling, EnsembleCopulaCoupling, Sc
 from prerank.recalibration.hdr import HDRRecalibrated, HDRRecalibrator
 from prerank.recalibration.head import CalibrationHead, calibrate
 from prerank.recalibration.marginal import MarginalRecalibrated, MarginalRecalibrator
+from prerank.recalibration.predictive_regions import (
+    PredictiveRegion,
+    predictive_interval,
+    predictive_region,
+)
 from prerank.recalibration.regional_head import RegionalChange, RegionalHead
 
 __all__ = [
@@ -22,10 +27,13 @@ __all__ = [
     "MarginalRecalibrated",
     "MarginalRecalibrator",
     "Moments",
+    "PredictiveRegion",
     "Recalibrator",
     "RegionalChange",
     "RegionalHead",
     "SchaakeShuffle",
     "calibrate",
     "couple",
+    "predictive_interval",
+    "predictive_region",
 ]

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from prerank.report.corners import CornerDisplay
     from prerank.report.evidence_paths import EvidenceDisplay
     from prerank.report.histogram_display import PITHistogramDisplay
+    from prerank.report.prediction_maps import PredictionDisplay
     from prerank.report.reliability import ReliabilityDisplay, ReliabilityGrid
     from prerank.report.small_multiples import HistogramGrid
     from prerank.report.station_map import StationDisplay
@@ -20,6 +21,7 @@ __all__ = [
     "EvidenceDisplay",
     "HistogramGrid",
     "PITHistogramDisplay",
+    "PredictionDisplay",
     "ReliabilityDisplay",
     "ReliabilityGrid",
     "SelectionDisplay",
@@ -34,6 +36,7 @@ __getattr__ = names_from(
     "corners",
     "evidence_paths",
     "histogram_display",
+    "prediction_maps",
     "reliability",
     "small_multiples",
     "station_map",

@@ -26,7 +26,7 @@ from prerank.report.positions import position_words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CornerDisplay"]
+__all__ = ["CornerDisplay", "draw_row"]
 
 _DRAWN = 2000  # more points than this hide each other
 _CHUNK_VALUES = 2**22  # points times targets at a time
@@ -139,7 +139,7 @@ class CornerDisplay(Display):
         observed = check_observations(dist, y)
         if as_count(row, "row", minimum=0) >= len(observed):
             raise InputError(f"row must be below {len(observed)}, the number of rows, got {row}")
-        samples = _draw_row(dist, row, as_count(n_samples, "n_samples", minimum=2), generator)
+        samples = draw_row(dist, row, as_count(n_samples, "n_samples", minimum=2), generator)
         names = column_names(y, observed.shape[-1])
         display = cls(samples, observed[row], names, label=f"row {row}", max_targets=max_targets)
         return display.plot(ax)
@@ -246,7 +246,7 @@ class CornerDisplay(Display):
         )
 
 
-def _draw_row(
+def draw_row(
     dist: Distribution, row: int, size: int, generator: torch.Generator | int | None
 ) -> Tensor:
     """Samples `(S, D)` of one row, without holding those of all rows at once."""

@@ -25,7 +25,7 @@ from prerank.errors import InputError
 from prerank.estimators.methods import Method
 from prerank.estimators.persistence import save_model
 from prerank.estimators.terminal import progress_bar
-from prerank.files.encoding import check_table, in_order, text_encoder
+from prerank.files.encoding import check_table, in_order, table_encoder
 from prerank.inputs import as_device, as_tensor, column_labels, column_names, refuse_collections
 from prerank.models import FlowDistribution, FlowMixture, FlowNetwork, MixtureNetwork
 from prerank.models.members import forecast_each, pooled
@@ -60,6 +60,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     budget: float = defaults.BUDGET
     nll_budget: float | None = defaults.NLL_BUDGET
     discrete: str | bool = defaults.DISCRETE
+    impute: bool = False
+    dates: bool = False
     max_epochs: int = defaults.MAX_EPOCHS
     patience: int = defaults.PATIENCE
     batch_size: int = defaults.BATCH_SIZE
@@ -283,7 +285,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
         check_table(X, "X")
         check_table(y, "y")
-        self.encoder_ = text_encoder(X)
+        self.encoder_ = table_encoder(X, impute=self.impute, dates=self.dates)
         inputs = self._encode(X, reset=True)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         if targets.ndim > 2 or len(targets) != len(inputs):
@@ -310,8 +312,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return checked
         if not hasattr(X, "iloc"):
             raise InputError(
-                "the model was fitted to a table with text columns: pass a DataFrame with the same "
-                "columns"
+                "the model was fitted to a table with text columns or missing values: pass a "
+                "DataFrame with the same columns"
             )
         validate_data(self, X, reset=reset, skip_check_array=True)
         encoded: npt.NDArray[np.float64] = check_array(self.encoder_(X), dtype=np.float64)

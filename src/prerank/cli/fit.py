@@ -11,23 +11,32 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prerank import defaults
+from prerank.cli.course import Course
 from prerank.cli.messages import (
-    Screen,
     loading,
     named_by,
     one_line_errors,
     print_json,
     say,
-    working,
 )
 from prerank.cli.options import AsJson, Quiet
 
 if TYPE_CHECKING:
     from prerank.estimators import MixtureRegressor
+    from prerank.files.user_tables import TrainingTable
+    from prerank.training import Progress
 
 __all__ = ["MaxEpochs", "Seed", "fit"]
 
 _FEWEST_ROWS = 30
+_PARTS = {
+    "training": "training",
+    "penalty": "training with a penalty",
+    "head": "calibration head",
+    "judging": "diagnosis",
+    "drawing": "report",
+}
+_EPOCHS, _MEASURED = 30, 5  # that a training often has; after which its pace is known
 _LARGEST_SEED = 2**32 - 1  # of numpy's generator
 
 MaxEpochs = Annotated[
@@ -145,6 +154,7 @@ def fit(
             from prerank.cli.findings import as_record
             from prerank.cli.proposals import refuse_table
             from prerank.estimators import MixtureRegressor
+            from prerank.estimators.durations import measured_slowness, parts_of_fit
             from prerank.estimators.model_folder import REPORT, check_model_folder
             from prerank.estimators.model_page import fit_page
             from prerank.files import new_folder
@@ -168,13 +178,7 @@ def fit(
             )
         except UnfitTableError as error:
             refuse_table(context, error)
-        remarks = [str(frame.loss)] if frame.loss.rows else []
-        if frame.dated and split_by is None:
-            column = frame.dated[0]
-            remarks.append(
-                f"the table is dated: with --split-by {shlex.quote(column)} the last rows are held "
-                "out instead of random ones, as when the model is used later"
-            )
+        remarks = _remarks(frame, split_by)
         kept, test = frame.parts(held_out, seed)
         time = None if frame.time is None else frame.time.to_numpy()
         model = MixtureRegressor(
@@ -190,13 +194,21 @@ def fit(
             max_epochs=max_epochs,
             device=device,
             random_state=seed,
-            verbose=int(not quiet and Screen(stderr=True).is_terminal),
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # what they say is printed below
-            x, y = frame.inputs.iloc[kept], frame.targets.iloc[kept]
-            model.fit(x, y, time=None if time is None else time[kept])
-        with working("diagnosing", quiet):
+        for remark in remarks if not (quiet or as_json) else ():
+            say(f"Note: {remark}.")
+        parts = parts_of_fit(model, len(kept), frame.targets.shape[1], len(test))
+        slowness = 1.0 if quiet else measured_slowness()
+        with Course(parts, _PARTS, pace=slowness, shown=not quiet, lines=not as_json) as course:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # what they say is printed below
+                model.fit(
+                    frame.inputs.iloc[kept],
+                    frame.targets.iloc[kept],
+                    time=None if time is None else time[kept],
+                    on_progress=partial(_follow, course, parts["training"]),
+                )
+            course.enter("judging")
             x, y = (t.iloc[test].reset_index(drop=True) for t in (frame.inputs, frame.targets))
             about = {
                 "rows": f"{len(test):,} held out ({held_out:.0%}), {len(kept):,} trained on",
@@ -211,13 +223,14 @@ def fit(
             later = None if time is None else time[test]
             page, diagnosis = fit_page(model, x, y, title=title, settings=about, time=later)
             last = "" if split_by is None else f", the last ones by {split_by}"
-            judged = (
+            points = (
                 f"Judged on {len(test):,} rows that were held out{last}; trained on {len(kept):,} "
-                "others."
+                "others.",
+                *((f"{frame.loss}.",) if frame.loss.rows else ()),
             )
-            left_out = [f"{_sentence(remark)}." for remark in remarks[: bool(frame.loss.rows)]]
-            page = replace(page, points=(judged, *left_out, *page.points))
+            page = replace(page, points=(*points, *page.points))
             score = -model.score(x, y)
+            course.enter("drawing")
             with new_folder(out, check) as folder:
                 model.save(folder)
                 write_page(page, folder / REPORT)
@@ -236,8 +249,6 @@ def fit(
             files = {"model": str(out), "report": str(out / REPORT)}
             print_json({**files, **facts, **as_record(diagnosis)})
         elif not quiet:
-            for remark in remarks:
-                say(f"Note: {remark}.")
             say(
                 f"Trained on {len(kept):,} rows, {len(test):,} held out{last}. "
                 f"{_calibration(model)}.\n{_discrete(model)}{_prepared(model)}"
@@ -245,6 +256,29 @@ def fit(
                 f"targets).\n{diagnosis.verdict()}\nModel: {out}; report: {out / REPORT}\n"
                 f"Next: prerank predict {out} NEW.csv --out predictions.parquet"
             )
+
+
+def _remarks(frame: "TrainingTable", split_by: str | None) -> list[str]:
+    """What is to be said of a table before its model is trained."""
+    remarks = [str(frame.loss)] if frame.loss.rows else []
+    if frame.dated and split_by is None:
+        remarks.append(
+            f"the table is dated: with --split-by {shlex.quote(frame.dated[0])} the last rows are "
+            "held out instead of random ones, as when the model is used later"
+        )
+    return remarks
+
+
+def _follow(course: Course, seconds: float, progress: "Progress") -> None:
+    """Show an epoch; the first training is expected to take so many seconds at a pace of 1."""
+    course.enter(progress.part)
+    count, note = progress.epoch, f"epoch {progress.epoch}"
+    often = min(progress.max_epochs, _EPOCHS)
+    if progress.part == "training":
+        share = count / min(progress.max_epochs, max(often, count + 8))
+        course.move(share, note, work=seconds * count / often if count >= _MEASURED else 0.0)
+    elif progress.part == "penalty":
+        course.move(0.0, note)  # a search has several trainings
 
 
 def _calibration(model: "MixtureRegressor") -> str:

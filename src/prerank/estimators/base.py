@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -32,7 +32,7 @@ from prerank.models.members import forecast_each, pooled
 from prerank.numerics.folds import copied_rows
 from prerank.preranks import PreRankLike
 from prerank.scores import energy_score
-from prerank.training import Settings, TrainingData
+from prerank.training import Progress, Settings, TrainingData
 
 __all__ = ["JointRegressor"]
 
@@ -98,7 +98,15 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         spread = self._quantiles(X, [float(q) for q in quantiles])
         return self._shaped(self.rounding_.snap(spread))
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None, time: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        groups: Any = None,
+        time: Any = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Self:
         """Train on inputs `(N, L)` and targets `(N, D)` or `(N,)`: arrays or DataFrames.
 
         Args:
@@ -107,6 +115,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             groups: name of each row's group, `(N,)`: rows of a group are trained on together, or
                 held out together. Copies of a row are a group by default.
             time: time of each row, `(N,)`: held-out rows are blocks of neighbours in time.
+            on_progress: called after each epoch, instead of the bar of `verbose`.
         """
         method = Method.of(self)
         for name, value in {"X": X, "y": y, "groups": groups, "time": time}.items():
@@ -127,7 +136,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         data = TrainingData.build(
             inputs, y, partition.splits, spreads=others, device=self._device()
         )
-        with progress_bar(bool(self.verbose)) as on_epoch:
+        with progress_bar(bool(self.verbose) and on_progress is None) as bar:
             fitted = method.train(
                 network,
                 data,
@@ -136,7 +145,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 settings=self._settings(),
                 groups=groups,
                 time=time,
-                on_epoch=on_epoch,
+                on_epoch=on_progress or bar,
             )
         self.network_ = network
         self.theta_, self.base_theta_ = fitted.theta, fitted.base

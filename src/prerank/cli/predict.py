@@ -91,7 +91,7 @@ def predict(
             if drawn is not None:  # before the table gets its name: both are there, or none
                 targets = list(fitted.target_names_)
                 if suffix == ".csv":
-                    targets = list(formula_safe(pd.DataFrame(columns=targets)))
+                    targets = [str(name) for name in formula_safe(pd.DataFrame(columns=targets))]
                 write_samples(beside, drawn, targets, {"row": cases.rows})
 
         with writing(out):
@@ -182,14 +182,15 @@ def _beyond(model: "MixtureRegressor", table: "pd.DataFrame") -> Iterator[str]:
     seen = model.rounding_.snap(torch.stack([low.amin((0, 1)), high.amax((0, 1))])).tolist()
     width = len(table.columns) // model.n_outputs_
     for d, name in enumerate(model.target_names_):
-        values, (least, most) = table.iloc[:, d * width : (d + 1) * width], (e[d] for e in seen)
+        values = table.iloc[:, d * width : (d + 1) * width].to_numpy()
+        least, most = (end[d] for end in seen)
         slack = 1e-6 * max(abs(least), abs(most))  # the ends may be rounded
         count = int(((values < least - slack) | (values > most + slack)).any(axis=1).sum())
         if count:
             yield (
-                f"predictions of {name!r} go from {values.min(axis=None):.6g} to "
-                f"{values.max(axis=None):.6g}, beyond what was seen in training ({least:.6g} to "
-                f"{most:.6g}) in {count:,} of {len(values):,} rows"
+                f"predictions of {name!r} go from {values.min():.6g} to {values.max():.6g}, beyond "
+                f"what was seen in training ({least:.6g} to {most:.6g}) in {count:,} of "
+                f"{len(values):,} rows"
             )
 
 

@@ -1,5 +1,6 @@
 """The encoding of a model's inputs, as `model.json` holds it."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from math import isfinite
 from typing import Any
@@ -19,7 +20,7 @@ def encoder_settings(encoder: TableEncoder | None) -> dict[str, Any]:
     """
     if encoder is None:
         return {"levels": None}
-    parts = {"dates": encoder.dates, "fills": encoder.fills}
+    parts: dict[str, Mapping[int, Any]] = {"dates": encoder.dates, "fills": encoder.fills}
     stored = {
         name: {str(position): asdict(one) for position, one in part.items()}
         for name, part in parts.items()

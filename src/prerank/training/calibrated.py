@@ -144,7 +144,7 @@ def train_calibrated(
     if not terms and (choosing or strength):
         raise InputError("penalty: without one, strength must be 0")
     options: Any = {"settings": settings, "checkpoint": checkpoint, "on_epoch": on_epoch}
-    tuned = {
+    tuned: dict[str, Any] = {
         "checkpoint": checkpoint,
         "settings": _hasty(settings, data) if strength == "stages" else settings,
         "on_epoch": on_epoch and (lambda progress: on_epoch(replace(progress, part="penalty"))),

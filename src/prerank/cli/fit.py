@@ -152,7 +152,7 @@ def fit(
     with one_line_errors():
         with loading():
             from prerank.cli.findings import as_record
-            from prerank.cli.proposals import refuse_table
+            from prerank.cli.remedies import refuse_table
             from prerank.estimators import MixtureRegressor
             from prerank.estimators.durations import measured_slowness, parts_of_fit
             from prerank.estimators.model_folder import REPORT, check_model_folder

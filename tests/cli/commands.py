@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import resource
 import select
 import subprocess
@@ -27,6 +28,7 @@ SETTINGS = {
     "PYTHONIOENCODING": "utf-8",
     "NO_COLOR": "1",
 }
+PROGRESS = re.compile(r"About [\d.]+ (s|min|h) in all: .*|[ 1]?[ \d]\d% .*; about .* left")
 COMMAND = (sys.executable, "-m", "prerank")
 
 
@@ -121,11 +123,17 @@ def fit(table, *options, targets="flow,load", out="model"):
     return call("fit", table, "--targets", targets, "--out", out, *(options or NONE))
 
 
+def without_progress(text):
+    """What a command printed on standard error, without the lines on its progress."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not PROGRESS.fullmatch(line.rstrip("\n")))
+
+
 def said(done):
-    """What a command that worked printed, with single spaces."""
+    """What a command that worked printed, with single spaces; besides, it may tell its progress."""
     code = done.exit_code if hasattr(done, "exit_code") else done.returncode
     assert code == 0, done.stderr
-    assert done.stderr == ""
+    assert without_progress(done.stderr) == ""
     return " ".join(done.stdout.split())
 
 
@@ -139,14 +147,17 @@ def record(done):
 
 
 def refused(done):
-    """The line that says why nothing was done."""
+    """The line that says why nothing was done; another may say what works."""
     code = done.exit_code if hasattr(done, "exit_code") else done.returncode
     assert (code, done.stdout) == (1, ""), done.stderr
-    assert done.stderr.startswith("Error: ")
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith("\n")
-    assert "Traceback" not in done.stderr
-    return done.stderr.removeprefix("Error: ").strip()
+    text = without_progress(done.stderr)
+    assert text.startswith("Error: ")
+    assert text.endswith("\n")
+    assert "Traceback" not in text
+    line, *more = text.removeprefix("Error: ").splitlines()
+    assert all(other.startswith("This works: prerank ") for other in more), done.stderr
+    assert len(more) < 2
+    return line.strip()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 import prerank
+from cli.commands import call, said
 from prerank.cli import app
 from prerank.datasets import (
     DATASETS,
@@ -377,3 +378,13 @@ def test_bad_arguments_exit_with_2(data, arguments, word):
     assert done.exit_code == 2
     assert word in done.output
     assert not data.exists()
+
+
+def test_the_list_explains_its_letters_and_show_cuts_no_word():
+    assert "L: number of inputs, after encoding; D: number of targets" in said(
+        call("datasets", "list")
+    )
+    shown = call("datasets", "show", "air", columns=60).stdout
+    assert "63d90546808e08166159bac726f967d9584fd97513b47576f70bf599832c0012" in shown
+    assert "10,000" in shown
+    assert "max_PM2.5, max_NO2, max_O3" in shown

@@ -104,7 +104,7 @@ def test_semicolons_and_a_selected_strength(rivers, write, unpainted):
     assert done.stderr == ""
     assert set(found) == {
         *("model", "report", "strength", "energy_score", "n_train", "method", "members", "head"),
-        *("discrete", "n", "verdict", "findings", "skipped"),
+        *("discrete", "left_out", "remarks", "n", "verdict", "findings", "skipped"),
     }
     assert (found["n_train"], found["n"]) == (80, 20)
     assert found["energy_score"] > 0

@@ -357,8 +357,11 @@ def test_progress_tells_units_runs_and_time(tmp_path, engine):
     assert {progress.units for progress in seen} == {2}
     assert [progress.done for progress in seen] == [0, 0, 0, 1, 1, 1, 1, 2]
     assert all(progress.rate > 0 for progress in trained if progress.training.epoch > 1)
-    assert [math.isnan(progress.left) for progress in seen] == [True] * 3 + [False] * 5
+    assert not any(math.isnan(progress.left) for progress in seen)
     assert seen[-1].left == 0
+    shares = [progress.share for progress in seen]
+    assert shares == sorted(shares)
+    assert (0 < shares[0] < 0.2, shares[-1]) == (True, 1)
     # Strength 0 is not trained again.
     assert [progress.training.runs for progress in trained] == [2] * 3 + [4] * 3
 

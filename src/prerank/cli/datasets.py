@@ -46,6 +46,8 @@ Out = Annotated[
 ]
 
 _LABELS = {"n_rows": "rows in the paper", "n_inputs": "inputs L", "n_targets": "targets D"}
+_UNITS = {"size": "size in bytes"}
+_LABEL_WIDTH = 2 + max(map(len, _LABELS.values()))
 
 
 @datasets.command("list")
@@ -65,6 +67,11 @@ def list_(folder: Folder = None, as_json: AsJson = False) -> None:
     start, end = Column("name", no_wrap=True), Column("where", overflow="fold")
     table = Table(start, *numbers, "fetchable", end, title_justify="left")
     table.title = f"Datasets (tables in {escape(str(place))})"
+    table.caption = (
+        "L: number of inputs, after encoding; D: number of targets; ?: not known. Rows are of the "
+        "table on this machine, where there is one."
+    )
+    table.caption_justify = "left"
     for row in rows:
         here, record = row["local"], records.get(row["name"])
         source = record.origin.repository if record and record.origin else ""
@@ -96,9 +103,12 @@ def show(
     local = facts.pop("local")
     for key, value in facts.items():
         if value not in ("", ()):
-            table.add_row(_LABELS.get(key, key.replace("_", " ")), escape(_word(value)))
+            table.add_row((_LABELS | _UNITS).get(key, key.replace("_", " ")), escape(_word(value)))
     table.add_row("here", escape(_status(local)))
-    Screen().print(table)
+    console = Screen()
+    if not console.is_terminal:  # a hash or an address that is cut in two is of no use
+        console.width = max(console.width, _LABEL_WIDTH + max(map(_longest_word, facts.values())))
+    console.print(table)
 
 
 @datasets.command("fetch")
@@ -300,8 +310,14 @@ def _count(value: int | None, otherwise: str = "?") -> str:
     return otherwise if value is None else f"{value:,}"
 
 
+def _longest_word(value: object) -> int:
+    return max((len(word) for word in _word(value).split()), default=0)
+
+
 def _word(value: object) -> str:
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return ", ".join(map(str, value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     words = {True: "yes", False: "no", None: "not known"}
     return words[value] if isinstance(value, bool | None) else str(value)

@@ -8,6 +8,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Column, Table
 
+from prerank.calibration.decision import DEGREES
 from prerank.cli.messages import Screen, say
 from prerank.diagnosis import Diagnosis, GroupedDiagnosis, WhereDiagnosis
 from prerank.files.visible_text import visible_name
@@ -83,6 +84,8 @@ def print_diagnosis(
         console.print(_table(diagnosis.groups, "group", "rows"))
         for name, one in diagnosis.groups.items():
             say(f"{visible_name(name)}: {one.verdict(within=within).headline}")
+        least = ", ".join(f"{degree} from {DEGREES[degree]:g}" for degree in ("moderate", "strong"))
+        say(f"Degrees: by the lower limit, at 95 % confidence, of the true error; {least}.")
     for label, reason in whole.skipped.items():
         say(f"Skipped {label}: {reason}")
     if where is not None:

@@ -1,5 +1,6 @@
 """`prerank fit`: from a table of one's own to a calibrated model and its report."""
 
+import shlex
 import warnings
 from dataclasses import replace
 from datetime import date
@@ -10,24 +11,32 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prerank import defaults
+from prerank.cli.course import Course
 from prerank.cli.messages import (
-    Screen,
     loading,
     named_by,
     one_line_errors,
     print_json,
     say,
-    working,
 )
 from prerank.cli.options import AsJson, Quiet
-from prerank.errors import InputError
 
 if TYPE_CHECKING:
     from prerank.estimators import MixtureRegressor
+    from prerank.files.user_tables import TrainingTable
+    from prerank.training import Progress
 
 __all__ = ["MaxEpochs", "Seed", "fit"]
 
 _FEWEST_ROWS = 30
+_PARTS = {
+    "training": "training",
+    "penalty": "training with a penalty",
+    "head": "calibration head",
+    "judging": "diagnosis",
+    "drawing": "report",
+}
+_EPOCHS, _MEASURED = 30, 5  # that a training often has; after which its pace is known
 _LARGEST_SEED = 2**32 - 1  # of numpy's generator
 
 MaxEpochs = Annotated[
@@ -42,6 +51,7 @@ Seed = Annotated[
 
 
 def fit(
+    context: typer.Context,
     data: Annotated[Path, typer.Argument(help="CSV, ARFF or Parquet file, one row per case.")],
     targets: Annotated[
         list[str],
@@ -99,8 +109,32 @@ def fit(
     held_out: Annotated[
         float, typer.Option(min=0.01, max=0.9, help="Share of the rows held out for the diagnosis.")
     ] = defaults.HELD_OUT,
+    split_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column with the time of each row: the last rows are held out instead of random "
+            "ones, and rows of neighbouring times may depend on each other.",
+        ),
+    ] = None,
+    dates: Annotated[
+        bool,
+        typer.Option(
+            "--dates", help="Make inputs of dates: a trend, and the time of year, week and day."
+        ),
+    ] = False,
+    impute: Annotated[
+        bool,
+        typer.Option(
+            "--impute", help="Fill in missing inputs: by the median, and a flag that says where."
+        ),
+    ] = False,
     drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")
+        bool,
+        typer.Option(
+            "--drop-missing",
+            help="Leave out rows with missing values; with --impute, those of targets only.",
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the model in OUT.")] = False,
     device: Annotated[
@@ -117,31 +151,36 @@ def fit(
     """
     with one_line_errors():
         with loading():
-            from sklearn.model_selection import train_test_split
-
             from prerank.cli.findings import as_record
+            from prerank.cli.remedies import refuse_table
             from prerank.estimators import MixtureRegressor
+            from prerank.estimators.durations import measured_slowness, parts_of_fit
             from prerank.estimators.model_folder import REPORT, check_model_folder
             from prerank.estimators.model_page import fit_page
             from prerank.files import new_folder
+            from prerank.files.obstacles import UnfitTableError
             from prerank.files.user_tables import read_training_table
             from prerank.report.html import write_page
 
         check = partial(check_model_folder, replace=force)
         check(out)
-        frame = read_training_table(
-            data,
-            named_by(targets, "--targets") or (),
-            inputs=named_by(inputs, "--inputs"),
-            ignore=named_by(ignore, "--ignore") or (),
-            drop_missing=drop_missing,
-        )
-        n = len(frame.targets)
-        if n < _FEWEST_ROWS:
-            raise InputError(
-                f"{n} rows are too few to train, select and judge: {_FEWEST_ROWS} at least"
+        try:
+            frame = read_training_table(
+                data,
+                named_by(targets, "--targets") or (),
+                inputs=named_by(inputs, "--inputs"),
+                ignore=named_by(ignore, "--ignore") or (),
+                drop_missing=drop_missing,
+                impute=impute,
+                dates=dates,
+                split_by=split_by,
+                fewest=_FEWEST_ROWS,
             )
-        kept, test = train_test_split(list(range(n)), test_size=held_out, random_state=seed)
+        except UnfitTableError as error:
+            refuse_table(context, error)
+        remarks = _remarks(frame, split_by)
+        kept, test = frame.parts(held_out, seed)
+        time = None if frame.time is None else frame.time.to_numpy()
         model = MixtureRegressor(
             components,
             method=method,
@@ -150,30 +189,48 @@ def fit(
             strength=_number_or_auto(strength),
             budget=budget,
             discrete=_auto_or_off(discrete),
+            impute=impute,
+            dates=dates,
             max_epochs=max_epochs,
             device=device,
             random_state=seed,
-            verbose=int(not quiet and Screen(stderr=True).is_terminal),
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # what they say is printed below
-            model.fit(frame.inputs.iloc[kept], frame.targets.iloc[kept])
-        with working("diagnosing", quiet):
+        for remark in remarks if not (quiet or as_json) else ():
+            say(f"Note: {remark}.")
+        parts = parts_of_fit(model, len(kept), frame.targets.shape[1], len(test))
+        slowness = 1.0 if quiet else measured_slowness()
+        with Course(parts, _PARTS, pace=slowness, shown=not quiet, lines=not as_json) as course:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # what they say is printed below
+                model.fit(
+                    frame.inputs.iloc[kept],
+                    frame.targets.iloc[kept],
+                    time=None if time is None else time[kept],
+                    on_progress=partial(_follow, course, parts["training"]),
+                )
+            course.enter("judging")
             x, y = (t.iloc[test].reset_index(drop=True) for t in (frame.inputs, frame.targets))
             about = {
                 "rows": f"{len(test):,} held out ({held_out:.0%}), {len(kept):,} trained on",
-                "rows left out": f"{frame.dropped:,}",
+                "held-out rows": "random" if split_by is None else f"the last ones by {split_by}",
+                "rows left out": str(frame.loss) if frame.loss.rows else "0",
                 "data": str(data),
                 "seed": str(seed),
                 "max epochs": str(max_epochs),
                 "date": f"{date.today():%Y-%m-%d}",
             }
-            page, diagnosis = fit_page(model, x, y, title=f"Model of {data.name}", settings=about)
-            judged = (
-                f"Judged on {len(test):,} rows that were held out; trained on {len(kept):,} others."
+            title = f"Model of {data.name}"
+            later = None if time is None else time[test]
+            page, diagnosis = fit_page(model, x, y, title=title, settings=about, time=later)
+            last = "" if split_by is None else f", the last ones by {split_by}"
+            points = (
+                f"Judged on {len(test):,} rows that were held out{last}; trained on {len(kept):,} "
+                "others.",
+                *((f"{frame.loss}.",) if frame.loss.rows else ()),
             )
-            page = replace(page, points=(judged, *page.points))
+            page = replace(page, points=(*points, *page.points))
             score = -model.score(x, y)
+            course.enter("drawing")
             with new_folder(out, check) as folder:
                 model.save(folder)
                 write_page(page, folder / REPORT)
@@ -186,17 +243,42 @@ def fit(
                 "members": members,
                 "head": _changes(model),
                 "discrete": list(model.rounding_.words(model.target_names_)),
+                "left_out": frame.loss.rows,
+                "remarks": remarks,
             }
             files = {"model": str(out), "report": str(out / REPORT)}
             print_json({**files, **facts, **as_record(diagnosis)})
         elif not quiet:
             say(
-                f"Trained on {len(kept):,} rows, {len(test):,} held out. {_calibration(model)}.\n"
-                f"{_discrete(model)}"
+                f"Trained on {len(kept):,} rows, {len(test):,} held out{last}. "
+                f"{_calibration(model)}.\n{_discrete(model)}{_prepared(model)}"
                 f"Energy score on held-out rows: {score:.4f} (in standard deviations of the "
                 f"targets).\n{diagnosis.verdict()}\nModel: {out}; report: {out / REPORT}\n"
                 f"Next: prerank predict {out} NEW.csv --out predictions.parquet"
             )
+
+
+def _remarks(frame: "TrainingTable", split_by: str | None) -> list[str]:
+    """What is to be said of a table before its model is trained."""
+    remarks = [str(frame.loss)] if frame.loss.rows else []
+    if frame.dated and split_by is None:
+        remarks.append(
+            f"the table is dated: with --split-by {shlex.quote(frame.dated[0])} the last rows are "
+            "held out instead of random ones, as when the model is used later"
+        )
+    return remarks
+
+
+def _follow(course: Course, seconds: float, progress: "Progress") -> None:
+    """Show an epoch; the first training is expected to take so many seconds at a pace of 1."""
+    course.enter(progress.part)
+    count, note = progress.epoch, f"epoch {progress.epoch}"
+    often = min(progress.max_epochs, _EPOCHS)
+    if progress.part == "training":
+        share = count / min(progress.max_epochs, max(often, count + 8))
+        course.move(share, note, work=seconds * count / often if count >= _MEASURED else 0.0)
+    elif progress.part == "penalty":
+        course.move(0.0, note)  # a search has several trainings
 
 
 def _calibration(model: "MixtureRegressor") -> str:
@@ -217,6 +299,19 @@ def _discrete(model: "MixtureRegressor") -> str:
     """Which targets are taken as discrete, in a line; nothing where none is."""
     found = "; ".join(model.rounding_.words(model.target_names_))
     return f"Discrete targets, spread for training and rounded: {found}.\n" if found else ""
+
+
+def _prepared(model: "MixtureRegressor") -> str:
+    """What is done to dates and missing inputs, in lines; nothing where nothing is."""
+    if model.encoder_ is None:
+        return ""
+    names = [str(name) for name in model.feature_names_in_]
+    said = model.encoder_.words(names).items()
+    return "".join(f"{_sentence(what)}: {words}.\n" for what, words in said)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _changes(model: "MixtureRegressor") -> list[str] | None:

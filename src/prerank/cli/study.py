@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from prerank import defaults
+from prerank.cli.course import duration
 from prerank.cli.messages import (
     UNFINISHED,
     loading,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from prerank.study.engines import Event
 
 __all__ = ["study"]
+
+_EVERY = 10.0  # seconds between two lines where there is no terminal
 
 study = typer.Typer(
     help="Studies: datasets by penalties by seeds, resumable at any moment.",
@@ -85,7 +89,7 @@ def run(
             "--set", metavar="ENTRY=VALUE", help="Change an entry of the plan: --set n_samples=1000"
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
+    quiet: Annotated[bool, typer.Option(help="Print no progress.")] = False,
 ) -> None:
     """Run what is left of a study.
 
@@ -112,7 +116,7 @@ def run(
             address=address,
             environment=worker_environment(),
         )
-        with _progress_bar(quiet) as show:
+        with _shown(quiet) as show:
             outcome = run_study(
                 chosen,
                 out,
@@ -235,32 +239,67 @@ def _print_trouble(event: "Event") -> None:
 
 
 @contextmanager
-def _progress_bar(quiet: bool) -> Iterator["Callable[[StudyProgress], None] | None"]:
-    """A callback that draws units, and the epochs of each; None without a terminal."""
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def _shown(quiet: bool) -> Iterator["Callable[[StudyProgress], None] | None"]:
+    """A callback that shows the course of a study: a bar on a terminal, else a line now and then.
+
+    On a terminal, the epochs of the units that are worked on stand below the bar of the whole.
+    """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     console = terminal(quiet)
-    if console is None:
+    if quiet:
         yield None
         return
-    columns = [*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn()]
+    if console is None:
+        yield _Lines()
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
     note = TextColumn("{task.fields[note]}")
     with Progress(*columns, note, console=console, transient=True) as bar:
-        whole = bar.add_task("units", total=None, note="")
+        whole = bar.add_task("study", total=1.0, note="")
         lines: dict[Unit, TaskID] = {}
 
         def show(progress: "StudyProgress") -> None:
             unit, training = progress.unit, progress.training
-            left = "" if math.isnan(progress.left) else f"about {progress.left:.0f} s left"
-            bar.update(whole, completed=progress.done, total=progress.units, note=left)
+            counted = f"{progress.done} of {progress.units} units{_left(progress)}"
+            share = max(progress.share, bar.tasks[0].completed)
+            bar.update(whole, completed=share, note=counted)
             if training is None:
                 if unit in lines:
                     bar.remove_task(lines.pop(unit))
                 return
             if unit not in lines:
                 lines[unit] = bar.add_task(f"{unit.dataset}, {unit.variant}", note="")
-            note = f"{training.running} of {training.runs} runs, {progress.rate:.1f} steps/s"
+            note = (
+                f"epoch {training.epoch}, {training.running} of {training.runs} runs, "
+                f"{progress.rate:.1f} steps/s"
+            )
             total = training.max_epochs
             bar.update(lines[unit], completed=training.epoch, total=total, note=note, refresh=True)
 
         yield show
+
+
+class _Lines:
+    """Prints the course of a study where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._share, self._said = 0.0, -math.inf
+
+    def __call__(self, progress: "StudyProgress") -> None:
+        """Print a line for the first epoch, for each unit that is done, and every ten seconds."""
+        now, training = time.monotonic(), progress.training
+        self._share = max(self._share, progress.share)
+        if training is not None and now - self._said < _EVERY:
+            return
+        self._said = now
+        doing = "done" if training is None else f"epoch {training.epoch}"
+        say(
+            f"{self._share:4.0%} {progress.unit.dataset}, {progress.unit.variant}: {doing}; "
+            f"{progress.done} of {progress.units} units{_left(progress)}",
+            err=True,
+        )
+
+
+def _left(progress: "StudyProgress") -> str:
+    return "" if math.isnan(progress.left) else f"; about {duration(progress.left)} left"

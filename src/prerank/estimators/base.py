@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -26,7 +26,7 @@ from prerank.estimators.methods import Method
 from prerank.estimators.persistence import save_model
 from prerank.estimators.predicted_regions import PredictedRegion
 from prerank.estimators.terminal import progress_bar
-from prerank.files.encoding import check_table, in_order, text_encoder
+from prerank.files.encoding import check_table, in_order, table_encoder
 from prerank.inputs import (
     as_device,
     as_probability,
@@ -41,7 +41,7 @@ from prerank.numerics.folds import copied_rows
 from prerank.preranks import PreRankLike
 from prerank.recalibration import predictive_interval, predictive_region
 from prerank.scores import energy_score
-from prerank.training import Settings, TrainingData
+from prerank.training import Progress, Settings, TrainingData
 
 __all__ = ["JointRegressor"]
 
@@ -69,6 +69,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     budget: float = defaults.BUDGET
     nll_budget: float | None = defaults.NLL_BUDGET
     discrete: str | bool = defaults.DISCRETE
+    impute: bool = False
+    dates: bool = False
     max_epochs: int = defaults.MAX_EPOCHS
     patience: int = defaults.PATIENCE
     batch_size: int = defaults.BATCH_SIZE
@@ -105,7 +107,15 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         spread = self._quantiles(X, [float(q) for q in quantiles])
         return self._shaped(self.rounding_.snap(spread))
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None, time: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        groups: Any = None,
+        time: Any = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Self:
         """Train on inputs `(N, L)` and targets `(N, D)` or `(N,)`: arrays or DataFrames.
 
         Args:
@@ -114,6 +124,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             groups: name of each row's group, `(N,)`: rows of a group are trained on together, or
                 held out together. Copies of a row are a group by default.
             time: time of each row, `(N,)`: held-out rows are blocks of neighbours in time.
+            on_progress: called after each epoch, instead of the bar of `verbose`.
         """
         method = Method.of(self)
         for name, value in {"X": X, "y": y, "groups": groups, "time": time}.items():
@@ -134,7 +145,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         data = TrainingData.build(
             inputs, y, partition.splits, spreads=others, device=self._device()
         )
-        with progress_bar(bool(self.verbose)) as on_epoch:
+        with progress_bar(bool(self.verbose) and on_progress is None) as bar:
             fitted = method.train(
                 network,
                 data,
@@ -143,7 +154,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 settings=self._settings(),
                 groups=groups,
                 time=time,
-                on_epoch=on_epoch,
+                on_epoch=on_progress or bar,
             )
         self.network_ = network
         self.theta_, self.base_theta_ = fitted.theta, fitted.base
@@ -357,7 +368,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"hidden must list the widths of the layers, got {self.hidden!r}")
         check_table(X, "X")
         check_table(y, "y")
-        self.encoder_ = text_encoder(X)
+        self.encoder_ = table_encoder(X, impute=self.impute, dates=self.dates)
         inputs = self._encode(X, reset=True)
         targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         if targets.ndim > 2 or len(targets) != len(inputs):
@@ -384,8 +395,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return checked
         if not hasattr(X, "iloc"):
             raise InputError(
-                "the model was fitted to a table with text columns: pass a DataFrame with the same "
-                "columns"
+                "the model was fitted to a table with text columns or missing values: pass a "
+                "DataFrame with the same columns"
             )
         validate_data(self, X, reset=reset, skip_check_array=True)
         encoded: npt.NDArray[np.float64] = check_array(self.encoder_(X), dtype=np.float64)

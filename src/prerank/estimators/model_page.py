@@ -29,6 +29,7 @@ def fit_page(
     *,
     title: str,
     settings: Mapping[str, str] | None = None,
+    time: object = None,
 ) -> tuple[Page, Diagnosis]:
     """Diagnose a fitted model on held-out rows, before and after its calibration.
 
@@ -38,13 +39,14 @@ def fit_page(
         y: their targets.
         title: of the page.
         settings: what else to state at the end.
+        time: time of each row, where neighbouring rows may depend on each other.
 
     Returns:
         The page, and the diagnosis that it shows.
     """
-    diagnosis = model.diagnose(x, y)
+    diagnosis = model.diagnose(x, y, time=time)
     changed = model.head_ is not None or model.strength_
-    before = model.without_penalty().diagnose(x, y) if changed else None
+    before = model.without_penalty().diagnose(x, y, time=time) if changed else None
     parameter, name = model.own_parameter
     stated = {
         **_calibration(model),
@@ -53,6 +55,7 @@ def fit_page(
         name: str(getattr(model, parameter)),
         "energy score": f"{-model.score(x, y):.4f} (in standard deviations of the targets)",
         "inputs": joined_names(map(str, x.columns)),
+        **({} if model.encoder_ is None else model.encoder_.words(list(map(str, x.columns)))),
         "targets": joined_names(model.target_names_),
     }
     page = diagnosis_page(

@@ -25,6 +25,7 @@ from prerank.estimators.model_folder import (
     stored_name,
     sweep,
 )
+from prerank.estimators.saved_encoding import encoder_settings, restore_encoder, texts
 from prerank.estimators.saved_settings import check_settings
 from prerank.files import (
     FileLock,
@@ -36,7 +37,6 @@ from prerank.files import (
     write_tensors,
     writing,
 )
-from prerank.files.encoding import TableEncoder
 from prerank.files.folders import LOCK
 from prerank.inputs import as_count
 from prerank.recalibration import CalibrationHead
@@ -94,7 +94,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
         "selection": _plain_selection(model.selection_),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "target_names": list(model.target_names_),
-        "levels": None if model.encoder_ is None else model.encoder_.levels,
+        **encoder_settings(model.encoder_),
         "rounding": model.rounding_.as_json(),
     }
     check_json(settings)  # before an older model is touched
@@ -213,8 +213,8 @@ def _restore(
         setattr(model, f"{name}_", 0 if old else int(settings[name]))
     model.selection_ = _restore_selection(settings["selection"])
     if settings["feature_names_in"] is not None:
-        model.feature_names_in_ = np.array(_texts(settings["feature_names_in"]), dtype=object)
-    model.target_names_ = _texts(settings["target_names"])
+        model.feature_names_in_ = np.array(texts(settings["feature_names_in"]), dtype=object)
+    model.target_names_ = texts(settings["target_names"])
     rounding = settings.get("rounding", [None] * widths["y"])
     model.rounding_ = Rounding.from_json(rounding)
     model.target_scales_ = model.y_scaler_.scale[0, 0]
@@ -222,11 +222,9 @@ def _restore(
         model.target_scales_ = _numbers(tensors, "target_scales", (widths["y"],))
         if not (model.target_scales_ > 0).all():
             raise ValueError("target_scales are not positive")
-    levels, model.encoder_ = settings["levels"], None
-    if levels is not None:
-        columns = (None if column is None else _texts(column) for column in levels)
-        model.encoder_ = TableEncoder(tuple(columns))
-    _check_sizes(model, model.network_.n_inputs if levels is None else len(levels))
+    model.encoder_ = restore_encoder(settings)
+    columns = model.network_.n_inputs if model.encoder_ is None else len(model.encoder_.levels)
+    _check_sizes(model, columns)
     return model
 
 
@@ -265,15 +263,6 @@ def _numbers(tensors: dict[str, torch.Tensor], name: str, shape: tuple[int, ...]
     return tensor
 
 
-def _texts(values: Any) -> tuple[str, ...]:
-    """A list of different texts, one at least."""
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{str(values)[:80]} is no list of texts")
-    if not values or len(set(values)) < len(values):
-        raise ValueError(f"{str(values)[:80]} is empty, or names something twice")
-    return tuple(values)
-
-
 def _check_sizes(model: Any, columns: int) -> None:
     """Refuse numbers that do not fit the network, before rows of their size are asked for."""
     names = getattr(model, "feature_names_in_", None)
@@ -285,7 +274,7 @@ def _check_sizes(model: Any, columns: int) -> None:
     if len(sizes) > 1 or len(outputs) > 1:
         raise ValueError(f"numbers of inputs {sorted(sizes)}, of targets {sorted(outputs)}")
     if model.encoder_ is not None:
-        encoded = sum(1 if column is None else len(column) for column in model.encoder_.levels)
+        encoded = model.encoder_.width
         if encoded != model.network_.n_inputs:
             raise ValueError(f"{encoded} encoded inputs for a network of {model.network_.n_inputs}")
 

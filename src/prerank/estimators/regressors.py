@@ -65,6 +65,11 @@ class MixtureRegressor(JointRegressor):
         nll_budget: by how many nats the negative log-likelihood may worsen there; None for any.
         discrete: `"auto"`: targets with few values, or with atoms, are spread for training, and
             the forecasts rounded (`prerank.distributions.Rounding`). False takes all as continuous.
+        impute: fill missing inputs of a DataFrame by the median of the rows of `fit`, and tell the
+            network by a flag where a column lacked values there. They are refused otherwise.
+        dates: take features of the columns of dates of a DataFrame
+            (`prerank.files.date_features.DateFeatures`): a trend and cycles. They are refused
+            otherwise.
         max_epochs: upper limit, without the penalty and again with it.
         patience: epochs without improvement after which training stops.
         batch_size: rows per step.
@@ -141,8 +146,9 @@ class FlowRegressor(JointRegressor):
             targets; splines make it narrower in places.
         n_samples: draws per row of a network's penalty, on which its time depends.
         **others: `method`, `members`, `folds`, `preranks`, `strength`, `budget`, `nll_budget`,
-            `discrete`, `max_epochs`, `patience`, `batch_size`, `lr`, `device`, `random_state` and
-            `verbose`, as for `MixtureRegressor`; so are the attributes after `fit`.
+            `discrete`, `impute`, `dates`, `max_epochs`, `patience`, `batch_size`, `lr`, `device`,
+            `random_state` and `verbose`, as for `MixtureRegressor`; so are the attributes after
+            `fit`.
 
     Example:
         >>> from prerank.datasets import AR1Regression

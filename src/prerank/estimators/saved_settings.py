@@ -83,6 +83,8 @@ _PARAMETERS: dict[str, Callable[[Any], bool]] = {
     "budget": _number,
     "nll_budget": _or_none(_number),
     "discrete": lambda v: v == "auto" or v is False,
+    "impute": _truth,
+    "dates": _truth,
     "max_epochs": _whole(1),
     "patience": _whole(0),
     "batch_size": _whole(1),

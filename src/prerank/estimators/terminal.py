@@ -24,7 +24,7 @@ def progress_bar(shown: bool) -> Iterator[Callable[[Progress], None] | None]:
         task = bar.add_task("training", total=None)
 
         def show(progress: Progress) -> None:
-            text = f"training, {progress.running} of {progress.runs} runs going"
+            text = f"{progress.part}, {progress.running} of {progress.runs} runs going"
             bar.update(task, completed=progress.epoch, total=progress.max_epochs, description=text)
 
         yield show

@@ -53,7 +53,9 @@ class StudyProgress:
         training: of the present unit, or None when it is done. Units on a Ray cluster, and those
             of other calls, are reported when they are done.
         rate: optimiser steps per second of the present unit, each of all its runs.
-        left: estimated seconds to the end, NaN before the first unit is done.
+        left: estimated seconds to the end; NaN before the first epoch is done.
+        share: of all the work that is done, where units and epochs have their costs: between 0
+            and 1. A training is taken to stop after twice its patience.
     """
 
     unit: Unit
@@ -62,6 +64,7 @@ class StudyProgress:
     training: Progress | None
     rate: float
     left: float
+    share: float = 0.0
 
 
 @needed_by("run_study")
@@ -100,7 +103,6 @@ def run_study(
     _tidy(store)
     todo = store.left()
     units = len(store.units)
-    tracker = _Tracker(on_progress or (lambda _: None), units, units - len(todo), todo)
 
     def listen(event: Event) -> None:
         if event.kind in ("retried", "failed"):
@@ -111,6 +113,15 @@ def run_study(
 
     work = UnitWork(store.folder.absolute(), str(device), deadline, checkpoint_every)
     tasks = study_tasks(store, todo, gpus=0.0 if str(device) == "cpu" else 1.0)
+    costs = {task.argument: task.cost for task in tasks}
+    tracker = _Tracker(
+        on_progress or (lambda _: None),
+        units,
+        units - len(todo),
+        todo,
+        costs,
+        2 * plan.training.patience,
+    )
     report = engine.map(work, tasks, stop=lambda: deadline.passed, on_event=listen)
     if report.failures:
         raise _combined(report.failures)
@@ -219,9 +230,13 @@ class _Tracker:
     units: int
     done: int
     todo: Sequence[Unit]
+    costs: dict[Unit, float]
+    epochs: int  # after which a training is taken to stop
     finished: list[Unit] = field(default_factory=list)
     start: float = field(default_factory=time.monotonic)
     first: dict[Unit, tuple[int, float]] = field(default_factory=dict)  # steps and time, first seen
+    parts: dict[Unit, float] = field(default_factory=dict)  # of each unit that are done
+    given: dict[Unit, float] = field(default_factory=dict)  # of these, by earlier calls
 
     def update(self, event: Event) -> None:
         """Count units and steps."""
@@ -231,15 +246,27 @@ class _Tracker:
             steps, start = self.first.get(unit, (training.steps, now))
             if training.steps <= steps:  # the first epoch that is seen of a training
                 steps, start = self.first[unit] = training.steps, now
+            likely = max(self.epochs, training.epoch + self.epochs // 4)
+            epochs = min(training.max_epochs, likely)
+            self.given.setdefault(unit, (training.epoch - 1) / epochs)
+            self.parts[unit] = max(self.parts.get(unit, 0.0), training.epoch / epochs)
             self._report(unit, training, (training.steps - steps) / max(now - start, 1e-9))
         elif event.kind == "finished":
             self.done += not event.value.left and event.task.argument in self.todo
             for unit in event.value.finished:
                 self.first.pop(unit, None)
+                self.parts[unit] = 1.0
                 self.finished.append(unit)
                 self._report(unit, None, 0.0)
 
     def _report(self, unit: Unit, training: Progress | None, rate: float) -> None:
-        spent, mine = time.monotonic() - self.start, len(self.finished)
-        left = spent / mine * (self.units - self.done) if mine else float("nan")
-        self.on_progress(StudyProgress(unit, self.done, self.units, training, rate, left))
+        spent, whole = time.monotonic() - self.start, sum(self.costs.values())
+        work, given = (
+            sum(self.costs.get(one, 0.0) * part for one, part in parts.items())
+            for parts in (self.parts, self.given)
+        )
+        left = spent * (whole - work) / (work - given) if work > given else float("nan")
+        before = (self.units - len(self.todo)) / self.units  # by earlier calls
+        share = before + (1 - before) * work / whole if whole else 1.0
+        progress = StudyProgress(unit, self.done, self.units, training, rate, left, share)
+        self.on_progress(progress)

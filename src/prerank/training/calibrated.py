@@ -148,7 +148,11 @@ def train_calibrated(
     if not terms and (choosing or strength):
         raise InputError("penalty: without one, strength must be 0")
     options: Any = {"settings": settings, "checkpoint": checkpoint, "on_epoch": on_epoch}
-    tuned = {**options, "settings": _hasty(settings, data) if strength == "stages" else settings}
+    tuned: dict[str, Any] = {
+        "checkpoint": checkpoint,
+        "settings": _hasty(settings, data) if strength == "stages" else settings,
+        "on_epoch": on_epoch and (lambda progress: on_epoch(replace(progress, part="penalty"))),
+    }
     stages: list[tuple[list[Run], TrainingResult]] = []
     plain = [replace(run, strength=0.0) for run in runs]
     if base is not None:
@@ -187,6 +191,8 @@ def train_calibrated(
     if head is not None:
         assert isinstance(network, MixtureNetwork | FlowNetwork)
         assert base is not None
+        if on_epoch is not None:
+            on_epoch(Progress(0, 1, len(runs), len(runs), 0, part="head"))
         rows = unseen or [data.validation[run.split].cpu() for run in runs]
         fit_head(head, network, data, base, runs, rows, returned=returned, groups=groups, time=time)
         return CalibratedTraining(base, tuple(stages), 0.0, None, head)

@@ -121,6 +121,8 @@ class Progress:
         running: runs that have not stopped.
         runs: in all.
         steps: optimiser steps so far, each of all runs that go on.
+        part: of the path to a calibrated model: `training`, then `penalty` or `head`. That of a
+            head is reported when it begins.
     """
 
     epoch: int
@@ -128,6 +130,7 @@ class Progress:
     running: int
     runs: int
     steps: int
+    part: str = "training"
 
 
 @dataclass(frozen=True)

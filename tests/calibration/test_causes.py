@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from prerank import Ensemble, diagnose
 from prerank.calibration import dependence
 from prerank.calibration.causes import named_causes
 from prerank.calibration.dependence import Dependence, dependence_given_margins
@@ -152,6 +153,55 @@ def test_places_do_not_hold_where_margins_are_far_off(fault):
     y = members(scores(600, 0.7, source))
     assert places_hold(*sample_places(y, samples), 12)
     assert not places_hold(*sample_places(change(y), samples), 12)
+
+
+NOISY = {
+    "opposite biases": (0.99, 50, 1000, [0.5, -0.5], [1, 1]),
+    "one bias": (0.95, 20, 2000, [0.6, 0], [1, 1]),
+    "unequal spreads": (0.9, 20, 500, [0, 0], [0.5, 2]),
+    "unequal spreads in many rows": (0.8, 20, 2000, [0, 0], [0.5, 2]),
+    "one spread": (0.95, 20, 2000, [0, 0], [0.6, 1]),
+    "six targets": (0.6, 20, 2000, [0] * 6, [0.6, 1] * 3),
+    "equal targets": (1.0, 20, 500, [0.4, -0.4, 0], [1, 1, 1]),
+}
+
+
+def equally_correlated(r, spreads, biases, size, n, source):
+    """Samples, and observations with a bias and another spread, of one dependence."""
+    common = torch.randn(size + 1, n, 1, generator=source)
+    own = torch.randn(size + 1, n, len(spreads), generator=source)
+    x = math.sqrt(r) * common + math.sqrt(1 - r) * own
+    return x[0] * torch.tensor(spreads) + torch.tensor(biases), x[1:]
+
+
+@pytest.mark.parametrize("fault", NOISY)
+def test_places_do_not_hold_where_noise_moves_correlations(fault):
+    """The noise of means and deviations of samples has another share in every target."""
+    r, size, n, biases, spreads = NOISY[fault]
+    source = torch.Generator().manual_seed(13)
+    zero, one = [0] * len(biases), [1] * len(biases)
+    y, samples = equally_correlated(r, spreads, biases, size, n, source)
+    assert not places_hold(*sample_places(y, samples), size)
+    y, samples = equally_correlated(r, one, zero, size, n, source)
+    assert places_hold(*sample_places(y, samples), size)
+    if len(set(spreads)) > 1:  # the same fault of every target, and a small one, hide nothing
+        for same in ([0.5] * len(one), [0.9, *one[1:]]):
+            y, samples = equally_correlated(min(r, 0.8), same, zero, size, n, source)
+            assert places_hold(*sample_places(y, samples), size)
+
+
+@pytest.mark.parametrize("fault", ["opposite biases", "unequal spreads", "six targets"])
+def test_wrong_margins_are_no_wrong_dependence(fault):
+    """6 forecasts with a right dependence, of which up to 6 were called wrong before."""
+    r, size, n, biases, spreads = NOISY[fault]
+    source, named = torch.Generator().manual_seed(14), 0
+    for seed in range(6):
+        y, samples = equally_correlated(r, spreads, biases, size, n, source)
+        found = diagnose(Ensemble(samples), y, preranks="marginal", n_null=200, generator=seed)
+        verdict = found.verdict()
+        named += "dependence is wrong" in verdict.headline
+        assert "not tested" in str(verdict)
+    assert named == 0
 
 
 def test_few_or_tied_samples_show_no_dependence_where_margins_are_wrong():

@@ -18,6 +18,10 @@ limit.
 :math:`P(\|u_0 D + \sum_b u_b \Lambda_b\| \ge \|D\|)`, is uniform. By the triangle inequality it is
 at most the probability that :math:`\|\sum_b u_b \Lambda_b\| / (1 - |u_0|) \ge \|D\|`: the quantile
 of this ratio over rotations is an upper limit of :math:`\|D\|`.
+
+Projections of clusters of unequal size are around a value that the large ones decide, and vary too
+little: there both distances are larger, by the factor and the quantiles of t of
+`DependentRows.width`.
 """
 
 import math
@@ -67,11 +71,14 @@ def dependent_limits(
         drawn.append((turns[:, 1:] @ curves).abs().mean(-1) / shrunk)
         sizes.append(curves.abs().mean(-1))
     norms, lengths = torch.stack(drawn, -1), torch.stack(sizes, -1)
+    degrees, factor = rows.width
+    quantile = float(stdtrit(degrees, level))
+    wider = factor * quantile / float(stdtrit(rows.degrees, level))
     error = pce_of_curve(level_cdf(z.double(), levels))
 
     def limits(error: Tensor, norms: Tensor, lengths: Tensor) -> ErrorLimits:
-        above = float(stdtrit(rows.degrees, level)) * lengths.square().mean(0).sqrt()
+        above = factor * quantile * lengths.square().mean(0).sqrt()
         below = norms.sort(0).values[min(_ROTATIONS - 1, math.ceil(level * _ROTATIONS))]
-        return limited(error, below, above)
+        return limited(error, wider * below, above)
 
     return limits(error, norms, lengths), limits(error.mean(), norms.mean(-1), lengths.mean(-1))

@@ -31,8 +31,8 @@ __all__ = ["DependentRows", "row_units"]
 FEWEST_UNITS = 10
 """Fewest different times or clusters for which there are p-values."""
 
-_FEWEST_EQUAL = 6  # equal clusters that clusters of different sizes are worth
-_MOST_COSINES = 16  # of a series: more are biased by its dependence, fewer have less power
+_FEWEST_EQUAL = 5  # equal clusters that clusters of different sizes are worth
+_TIMES, _MOST_COSINES = 20, 16  # of a series: more cosines are biased by its dependence
 _MOST_CELLS = {"time": 2048, "cluster": 256, "row": 256}  # units are added up to so many
 
 
@@ -73,10 +73,25 @@ class DependentRows:
 
     @property
     def degrees(self) -> int:
-        """B, the number of cosines: for a series .4 U^(2/3), 16 at most, for clusters U - 1."""
+        """B, the number of cosines: for a series U / 20, from 2 to 16, for clusters U - 1."""
         if self.kind == "time":
-            return max(2, min(_MOST_COSINES, int(0.4 * self.count ** (2 / 3))))
+            return max(2, min(_MOST_COSINES, self.count // _TIMES))
         return min(self.count, _MOST_CELLS[self.kind]) - 1
+
+    @cached_property
+    def width(self) -> tuple[int, float]:
+        r"""Degrees of freedom of widths around the estimate, and their factor.
+
+        .. math:: \nu = E - 1, \qquad \sqrt{\frac{E}{E - 1} \cdot \frac{U - 1}{U}}, \qquad
+                  E = \frac{(\sum_u n_u^2)^2}{\sum_u n_u^4}
+
+        for clusters of sizes :math:`n_u`: large ones decide the estimate around which they vary.
+        Equal ones have E = U. For times these are B and 1.
+        """
+        if self.kind != "cluster":
+            return self.degrees, 1.0
+        equal, count = _equal_clusters(torch.bincount(self.cells).numpy()), self.degrees + 1
+        return max(1, round(equal) - 1), math.sqrt(equal / (equal - 1) * (count - 1) / count)
 
     @property
     def assumption(self) -> str:
@@ -178,8 +193,7 @@ def _check_count(
             f"{kind} has {count} different values{place}, and p-values need at least "
             f"{FEWEST_UNITS}: leave it out, and judge by the size of the excess"
         )
-    sizes = np.bincount(units).astype(float)
-    equal = sizes.sum() ** 2 / np.square(sizes).sum()
+    equal = _equal_clusters(np.bincount(units))
     if kind == "cluster" and equal < _FEWEST_EQUAL:
         raise InputError(
             f"cluster sizes{place} are too unequal for valid p-values: the effective number of "
@@ -187,6 +201,12 @@ def _check_count(
             "of the excess"
         )
     return DependentRows(kind, units)
+
+
+def _equal_clusters(sizes: npt.NDArray[np.int64]) -> float:
+    """E, the number of equal clusters whose squared sizes vary as these do."""
+    squares = np.square(sizes.astype(float))
+    return float(squares.sum() ** 2 / np.square(squares).sum())
 
 
 @lru_cache(maxsize=32)

@@ -54,7 +54,9 @@ def score_difference(
 ) -> PairedDifference:
     r"""Mean difference of two scores of each row, with its t interval.
 
-    .. math:: \bar x \pm t_B \Big(\frac1B \sum_{b=1}^{B} \Lambda_b(x - \bar x)^2\Big)^{1/2}
+    .. math:: \bar x \pm t_B \Big(\frac1B \sum_{b=1}^{B} \Lambda_b(x - \bar x)^2\Big)^{1/2},
+
+    wider for clusters of unequal size, see `DependentRows.width`.
 
     Args:
         a: scores of the first forecast, `(N,)`.
@@ -73,11 +75,12 @@ def score_difference(
 
     x = a.double() - b.double()
     mean = float(x.mean())
-    error = float(rows.projections(x - x.mean())[1:].square().mean().sqrt())
-    width = float(stats.t.ppf((1 + level) / 2, rows.degrees)) * error
+    degrees, factor = rows.width
+    error = factor * float(rows.projections(x - x.mean())[1:].square().mean().sqrt())
+    width = float(stats.t.ppf((1 + level) / 2, degrees)) * error
     p = 1.0
     if mean != 0:
-        p = float(2 * stats.t.sf(abs(mean) / error, rows.degrees)) if error > 0 else 0.0
+        p = float(2 * stats.t.sf(abs(mean) / error, degrees)) if error > 0 else 0.0
     values = float(a.double().mean()), float(b.double().mean())
     return PairedDifference(*values, mean, mean - width, mean + width, p)
 

@@ -189,7 +189,8 @@ def deviation_draws(
               w_b \sim N(0, 1),
 
     with projections around the empirical CDF: at one level this is :math:`t_B` times the standard
-    error. The same weights serve all PITs, so draws of different ones are paired.
+    error. The same weights serve all PITs, so draws of different ones are paired. For clusters of
+    unequal size they vary more, by the degrees of freedom and the factor of `DependentRows.width`.
 
     Args:
         pits: each `(N, J)`.
@@ -201,7 +202,7 @@ def deviation_draws(
     Returns:
         For each of the PITs and each of their components, `(draws, levels)`.
     """
-    weights = _multipliers(rows.degrees, draws, seed)
+    weights = rows.width[1] * _multipliers(rows.degrees, rows.width[0], draws, seed)
     return [
         [
             weights.to(z.device) @ rows.curves(column, levels=levels, centred=True)[1:]
@@ -248,9 +249,10 @@ def _expected_size(curves: Tensor) -> float:
 
 
 @lru_cache(maxsize=8)
-def _multipliers(degrees: int, count: int, seed: int) -> Tensor:
-    """Weights whose sums have t distributions, `(count, degrees)`."""
+def _multipliers(count: int, degrees: int, draws: int, seed: int) -> Tensor:
+    """Weights `(draws, count)` of equal variance, whose sums have t distributions."""
     source = torch.Generator().manual_seed(seed)
-    normal = torch.randn(count, degrees, generator=source, dtype=torch.float64)
-    other = torch.randn(count, degrees, generator=source, dtype=torch.float64)
-    return normal / other.square().sum(-1, keepdim=True).sqrt()
+    normal = torch.randn(draws, count, generator=source, dtype=torch.float64)
+    other = torch.randn(draws, count, generator=source, dtype=torch.float64)
+    power = other[:, :degrees].square().mean(-1, keepdim=True)
+    return normal / (count * power).sqrt()

@@ -10,6 +10,7 @@ __all__ = ["places_hold", "sample_places"]
 _MOST = 20  # samples are enough to choose replicates from
 _NOISE = 0.5  # of s beside a bias, in standard errors of a correlation
 _SKEWED, _CHANGED = 0.05, 0.3  # distance from Student's distribution; logarithm of a spread
+_SHIFT = 0.7  # standard errors, which turn a level of .005 into .0175
 
 
 def sample_places(observed: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,10 +57,17 @@ def sample_places(observed: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
 def places_hold(observed: Tensor, samples: Tensor, size: int) -> bool:
     r"""Whether margins are right enough for places to show the dependence.
 
-    Beside a bias b, in standard deviations, the noise of s has the variance
-    :math:`b^2 / (2 (S - 2))`, which must be small: it depends on other targets less than the
-    observations do. If samples are not normal, noise of m and s depends on the samples themselves,
-    and a wrong spread changes its share.
+    Let R be the correlations of the samples, and let an observation have the bias :math:`b_j` and
+    the spread :math:`k_j` in standard deviations of the samples. Places then have the covariances
+
+    .. math:: k_j k_l R_{jl} + \frac{R_{jl}}{S - 1} + \frac{b_j b_l R_{jl}^2}{2 (S - 2)},
+
+    of the observation, of the noise of m, and of that of s. Their correlations differ from R, by
+    :math:`\Delta`, where spreads are unequal or biases large, and a test of n normal rows sees at
+    most :math:`(n \, \mathrm{tr}(R^{-1} \Delta R^{-1} \Delta) / 2)^{1/2}` standard errors of it,
+    whatever it combines of the pairs. This must be small. Without normality the noise of s may
+    depend on other targets in another way, and that of m and s on the samples themselves: its
+    variance must be small too, and the spread about right.
 
     Args:
         observed: places of the observations, `(N, D)`.
@@ -83,6 +91,25 @@ def places_hold(observed: Tensor, samples: Tensor, size: int) -> bool:
     noise = ((found[1] - usual[1]) / spread).square() / (2 * (size - 2))
     if float(noise.max()) > _NOISE / math.sqrt(len(observed)):
         return False
+    scores = torch.special.ndtri(samples.flatten(end_dim=1).cpu().clamp(1e-9, 1 - 1e-9))
+    if _shift(scores.T.corrcoef(), spread, found[1] - usual[1], size) > _SHIFT / math.sqrt(
+        len(observed)
+    ):
+        return False
     uniform = torch.linspace(0, 1, len(ordered), dtype=ordered.dtype).unsqueeze(-1)
     skewed = (ordered - uniform).abs().amax(0) > _SKEWED
     return not bool((skewed & (spread.log().abs() > _CHANGED)).any())
+
+
+def _shift(correlations: Tensor, spread: Tensor, bias: Tensor, size: int) -> float:
+    """How far noise moves correlations `(D, D)`, in standard errors of a single row."""
+    of_mean = correlations / (size - 1)
+    of_deviation = torch.outer(bias, bias) * correlations.square() / (2 * (size - 2))
+    moved = torch.outer(spread, spread) * correlations + of_mean + of_deviation
+    scale = moved.diagonal().sqrt()
+    # Targets that are copies of each other have no inverse.
+    ridge = 1e-6 * torch.eye(len(scale), dtype=scale.dtype)
+    change = torch.linalg.solve(
+        correlations + ridge, moved / torch.outer(scale, scale) - correlations
+    )
+    return math.sqrt(max(0.0, float((change @ change).trace()) / 2))

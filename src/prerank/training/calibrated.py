@@ -133,16 +133,8 @@ def train_calibrated(
         ([0.0, 10.0], True)
     """
     settings = settings or Settings()
-    if head is not None:
-        if penalty is not None or strength:
-            raise InputError("head: the network is not penalised as well, so strength must be 0")
-        if not isinstance(network, MixtureNetwork | FlowNetwork):
-            raise InputError("head: give a MixtureNetwork or a FlowNetwork, or fit it afterwards")
+    _check_treatment(network, penalty, strength, head)
     choosing = isinstance(strength, str | Sequence)
-    if isinstance(strength, str) and strength not in ("auto", "stages"):
-        raise InputError(
-            f"strength must be a number, a list of numbers, 'auto' or 'stages', got {strength!r}"
-        )
     probe = network(network.initial(runs[0].seed)[None].to(data.x), data.x[:1, :1])
     terms = () if penalty is None else penalty.terms(probe)
     if not terms and (choosing or strength):
@@ -204,6 +196,21 @@ def train_calibrated(
     if strength:
         calibrate([float(strength)])
     return CalibratedTraining(base, tuple(stages), float(strength), None)
+
+
+def _check_treatment(
+    network: Network, penalty: object, strength: object, head: CalibrationHead | None
+) -> None:
+    """Refuse now what would fail after the base is trained."""
+    if head is not None:
+        if penalty is not None or strength:
+            raise InputError("head: the network is not penalised as well, so strength must be 0")
+        if not isinstance(network, MixtureNetwork | FlowNetwork):
+            raise InputError("head: give a MixtureNetwork or a FlowNetwork, or fit it afterwards")
+    if isinstance(strength, str) and strength not in ("auto", "stages"):
+        raise InputError(
+            f"strength must be a number, a list of numbers, 'auto' or 'stages', got {strength!r}"
+        )
 
 
 def _search(strength: str | Sequence[float]) -> Callable[..., Selection]:

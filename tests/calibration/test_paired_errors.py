@@ -65,7 +65,7 @@ def test_coverage_of_scores(kind):
 
 @pytest.mark.slow
 def test_coverage_with_unequal_clusters():
-    """Of scores and of errors; 150 data sets, 5 % and 2.6 standard errors; 8 to 20 % before."""
+    """Of scores and of errors; 150 data sets, 5 % and 2.6 standard errors; 10 % before."""
     missed = np.zeros(2)
     for seed in range(150):
         (x, rows), (other, _) = unequal(seed), unequal(1000 + seed)

@@ -56,7 +56,7 @@ def test_diagnose_in_time_order(folder):
     files = ("--samples", folder / "right.csv", "--observations", folder / "observed.csv")
     options = ("--preranks", "marginal", "--json")
     found = record(call("diagnose", *files, *options, "--time", "day"))
-    assert found["rows"] == {"kind": "time", "units": N, "degrees": 13}
+    assert found["rows"] == {"kind": "time", "units": N, "degrees": 10}
     found = record(call("diagnose", *files, *options, "--cluster", "station"))
     assert found["rows"] == {"kind": "cluster", "units": 20, "degrees": 19}
     both = call("diagnose", *files, *options, "--cluster", "station", "--time", "day")

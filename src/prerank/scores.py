@@ -48,7 +48,7 @@ __all__ = ["crps", "energy_score", "nll", "variogram_score"]
 
 _CHUNK_BYTES = 2**24  # of one pairwise term at a time
 _ESTIMATORS = ("fair", "nrg")
-_FAR = 1e6  # standard deviations, beyond which a normal density is 0 in all precisions
+_FAR = 40.0  # standard deviations, beyond which a normal density is 0 in float64, too
 
 
 @full_precision()
@@ -332,7 +332,7 @@ def _gaussian_margins(dist: Distribution) -> tuple[Tensor, Tensor, Tensor] | Non
     if isinstance(dist, MultivariateNormal):
         loc, scale = dist.loc, row_norms(dist.scale_tril)
     elif isinstance(dist, LowRankMultivariateNormal):
-        loc, scale = dist.loc, dist.variance.sqrt()
+        loc, scale = dist.loc, torch.hypot(row_norms(dist.cov_factor), dist.cov_diag.sqrt())
     elif isinstance(dist, Independent) and isinstance(dist.base_dist, Normal):
         loc, scale = dist.base_dist.loc, dist.base_dist.scale
     else:
@@ -351,6 +351,7 @@ def _crps_mixture(observed: Tensor, probs: Tensor, loc: Tensor, scale: Tensor) -
 
 def _mean_distance(mean: Tensor, scale: Tensor) -> Tensor:
     """E|X| for X normal."""
-    z = (mean / scale).clamp(-_FAR, _FAR)  # whose square is a number
+    far = _FAR * scale.detach()
+    z = mean.clamp(-far, far) / scale  # clamped before the division, whose slope may be infinite
     density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
     return 2 * scale * density + mean * (2 * torch.special.ndtr(z) - 1)

@@ -174,6 +174,40 @@ def test_diagnoses_are_the_same_and_heads_refused(kind, unit):
         calibrate(*after)
 
 
+@pytest.mark.parametrize("unit", [2.0**-990, 2.0**-530, 2.0**530, 2.0**990])
+@pytest.mark.parametrize("dim", [1, 3])
+def test_crps_is_homogeneous_up_to_the_edges_of_float64(dim, unit):
+    torch.manual_seed(0)
+    y, logits = torch.randn(20, dim, dtype=torch.float64), torch.randn(20, 2, dtype=torch.float64)
+    loc = torch.randn(20, 2, dim, dtype=torch.float64)
+    root = torch.eye(dim, dtype=torch.float64) + 0.3 * torch.ones(dim, dim).double().tril(-1)
+    root = root.expand(20, 2, dim, dim)
+
+    def scores(at):
+        leaf = (at * loc).requires_grad_()
+        mixture = GaussianMixture(logits, leaf, at * root)
+        normal = MultivariateNormal(leaf[:, 0], scale_tril=at * root[:, 0])
+        values = [crps(mixture, at * y), crps(normal, at * y)]
+        slopes = torch.autograd.grad(sum(value.sum() for value in values), leaf)
+        return [*(value.detach() / at for value in values), *slopes]
+
+    # Powers of two change no digit; a sum may round differently.
+    torch.testing.assert_close(scores(unit), scores(1.0), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("width", [1e-5, 1e-10, 1e-20, 1e-30])
+def test_the_gradient_beside_a_component_without_digits_is_finite(width):
+    torch.manual_seed(0)
+    eye = torch.eye(3)
+    leaves = [torch.zeros(40, 2), torch.zeros(40, 2, 3), torch.stack([eye, width * eye])]
+    leaves = [leaves[0], leaves[1], leaves[2].expand(40, 2, 3, 3).clone()]
+    dist = GaussianMixture(*[leaf.requires_grad_() for leaf in leaves])
+    y = torch.randn(40, 3)
+    y[::2] *= width
+    CalibrationPenalty("dependency", n_samples=30)(dist, y, generator=0).backward()
+    assert all(bool(leaf.grad.isfinite().all()) for leaf in leaves)
+
+
 # What looks at PITs, for forecasts of one location.
 LOOKS = {
     "pit": lambda dist, y: pit(dist, y, "marginal", generator=0),

@@ -15,7 +15,8 @@ def row_norms(matrix: Tensor) -> Tensor:
     r"""Euclidean norms over the last axis, :math:`\|a\| = \big(\sum_d a_d^2\big)^{1/2}`.
 
     The squares are added up in float64: those of float32 numbers below 1e-19 would vanish, and
-    those above 1e19 overflow.
+    those above 1e19 overflow. Float64 numbers are taken in units of a power of two near the largest
+    one of their row.
 
     Args:
         matrix: `(..., D)`.
@@ -24,8 +25,14 @@ def row_norms(matrix: Tensor) -> Tensor:
         >>> row_norms(torch.tensor([[3e-24, 4e-24], [3e24, 4e24]]))
         tensor([5.0000e-24, 5.0000e+24])
     """
-    return torch.linalg.vector_norm(matrix, dim=-1, dtype=torch.float64).to(matrix.dtype)
+    if matrix.dtype != torch.float64:
+        return torch.linalg.vector_norm(matrix, dim=-1, dtype=torch.float64).to(matrix.dtype)
+    largest = matrix.detach().abs().amax(-1, keepdim=True).clamp(1 / _FAR, _FAR)
+    unit = largest / (2 * largest.frexp().mantissa)  # exact: no digit changes
+    return unit.squeeze(-1) * torch.linalg.vector_norm(matrix / unit, dim=-1)
 
+
+_FAR = 2.0**600  # units beyond would make products with gradients vanish
 
 _FEW = 64  # coordinates, up to which the GPU's own kernel has too little to do for each pair
 

@@ -60,6 +60,8 @@ class PreRank(ABC):
         differentiable: `smooth_project` has a gradient with respect to the points.
         homogeneous: the ranks of T stay the same if all points of a row, and its distribution,
             are multiplied by one positive number.
+        divisible: T is defined for some of the targets of an event as for all of them, if `check`
+            accepts the distribution of these. Rows without all targets are left out of others.
     """
 
     name: ClassVar[str]
@@ -68,6 +70,7 @@ class PreRank(ABC):
     pooled: ClassVar[bool] = False
     differentiable: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = False
+    divisible: ClassVar[bool] = False
 
     @abstractmethod
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:

@@ -29,6 +29,7 @@ class MinimumSpanningTree(PreRank):
     """
 
     name: ClassVar[str] = "minimum_spanning_tree"
+    divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False

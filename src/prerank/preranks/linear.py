@@ -26,6 +26,7 @@ class Marginal(Linear):
     """
 
     name: ClassVar[str] = "marginal"
+    divisible: ClassVar[bool] = True
 
     def directions(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
@@ -51,6 +52,7 @@ class Location(Linear):
     """
 
     name: ClassVar[str] = "location"
+    divisible: ClassVar[bool] = True
 
     def directions(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None

@@ -58,6 +58,7 @@ def equivalence_of(findings: Sequence[Finding], tolerance: float) -> Equivalence
     """
     if not isinstance(tolerance, float | int | np.number) or not 0 < tolerance < 1:
         raise InputError(f"within must be an error between 0 and 1, got {tolerance!r}")
+    findings = [row for row in findings if row.n != 0]  # of a group without values
     tested = [row for row in findings if row.ties < POWERLESS_TIES]
     left = {row.prerank: None for row in findings if row not in tested}
     worst = max(tested, key=lambda row: row.upper, default=None)

@@ -113,11 +113,11 @@ def _projected(
 ) -> list[ProjectedPIT]:
     gaps = as_missing(missing)
     check_distribution(dist, gaps=gaps)
-    if isinstance(dist, Ensemble):
-        dist = dist.at_precision_of(y)
-    observed = check_observations(dist, y, gaps=True) if gaps else None
+    exact = dist.at_precision_of(y) if gaps and isinstance(dist, Ensemble) else dist
+    observed = check_observations(exact, y, gaps=True) if gaps else None
     if observed is None or not has_gaps(dist, observed):
         return project_pits(dist, y, applicable(prerank, dist)[0], **options)
+    dist = exact
     options["generator"] = as_generator(options.get("generator"), "draw")
     sizes = {"n_samples": options.get("n_samples", 100), "generator": options["generator"]}
     dist = separable(dist, **sizes)

@@ -19,7 +19,7 @@ from prerank.errors import InputError
 from prerank.pits import ProjectedPIT
 from prerank.pits.ranks import WEIGHTED
 
-__all__ = ["MARGINAL", "NAMED_ALONE", "Causes", "causes_of"]
+__all__ = ["FEWEST_COMPLETE", "MARGINAL", "NAMED_ALONE", "Causes", "causes_of"]
 
 MARGINAL = "marginal"
 """The pre-rank whose components are the targets."""
@@ -37,7 +37,7 @@ NAMED_ALONE = SIGNIFICANCE / 3
 _TIED = 0.05
 """Shares of samples that tie with the observation above it are many."""
 
-_FEWEST_COMPLETE = 10
+FEWEST_COMPLETE = 10
 """Fewest rows with all targets in which their dependence is tested."""
 
 _FEW = 10
@@ -123,7 +123,7 @@ def _complete(
     if sample is None or gap_sizes(sample.z) is None:
         return sample, rows
     at = available_rows(sample.z)
-    if len(at) < _FEWEST_COMPLETE:
+    if len(at) < FEWEST_COMPLETE:
         return None, rows
     pools = (None if p is None else p[:, at] for p in (sample.null_pits, sample.targets))
     try:

@@ -335,7 +335,7 @@ def _rows(
         limits = [(float(whole.lower), float(whole.upper))]
         limits += zip(own.lower.tolist(), own.upper.tolist(), strict=True)
     known = [j for j, n in enumerate(numbers) if n]
-    floor = sum(floors[j] for j in known) / max(1, len(known))
+    floor = sum(floors[j] for j in known) / len(known) if known else math.nan
     rows = [(ALL, errors.nanmean(), floor, overall, result.ties.nanmean())]
     rows += zip(names, errors, floors, p_values, result.ties, strict=True) if several else ()
     used = int((~z.isnan()).any(-1).sum())

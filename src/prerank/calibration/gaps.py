@@ -75,7 +75,7 @@ def per_component(function: Callable[[Tensor], Found], z: Tensor) -> Found:
     """A function of PITs without gaps, of each component by its own rows.
 
     Args:
-        function: from PITs `(n, J)` to values `(..., J)`, or a tuple of such.
+        function: from PITs `(n, J)` to values `(..., J)`, or a named tuple of such.
         z: PITs `(N, J)`, which may have gaps, or `(..., N, J)` without any.
 
     Returns:
@@ -150,5 +150,5 @@ def mean_limits_of(z: Tensor, *, levels: int) -> ErrorLimits:
     if z.shape[-1] == 1:
         return mean_pce_limits(z[available_rows(z)], levels=levels)
     parts = per_component(lambda own: mean_limit_parts(own, levels=levels), z)
-    error, area, above = (part.nanmean() for part in parts)
+    error, area, above = parts.nanmean(-1).unbind()
     return limited(error, area + above, above)

@@ -102,13 +102,13 @@ def mean_pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVE
     if pits.shape[1] == 1:
         return ErrorLimits(*(limit[0] for limit in pce_limits(pits, levels=levels, level=level)))
     parts = mean_limit_parts(pits, levels=levels, level=level)
-    error, area, above = (part.mean() for part in parts)
+    error, area, above = parts.mean(-1).unbind()
     return limited(error, area + above, above)
 
 
 def mean_limit_parts(
     pits: Tensor, *, levels: int = LEVELS, level: float = BAND_LEVEL
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Tensor:
     """PCE, expected area and distance of the upper limit, whose means over components count.
 
     Args:
@@ -117,14 +117,14 @@ def mean_limit_parts(
         level: probability with which each limit holds.
 
     Returns:
-        `(J,)` each, in float64.
+        `(3, J)`, in float64.
     """
     curve, root = level_cdf(pits, levels), math.sqrt(len(pits))
     above = _quantile(len(pits), level) * _spread(pits, levels) / root
     # The mean of |B(u)| is that of a normal variable with variance u (1 - u).
     guarded, larger = _guarded(curve, len(pits), level)
     area = (2 / math.pi * guarded * (1 - guarded)).sqrt().mean(0) / larger
-    return pce_of_curve(curve), area, above
+    return torch.stack([pce_of_curve(curve), area, above])
 
 
 def _checked(z: object, level: float) -> Tensor:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from prerank.calibration import ReliabilityCurve, pce_floor, reliability_curve
+from prerank.calibration import ReliabilityCurve, pce_floor
 from prerank.calibration.causes import MARGINAL, Causes
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.evidence import ALL, Finding, curve_band, evidence_of
+from prerank.calibration.gaps import curve_of
 from prerank.calibration.serial_correlation import SerialCorrelation
 from prerank.defaults import BAND_LEVEL, LEVELS, UNITS
+from prerank.diagnosis.absences import absence_words
 from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.diagnosis.equivalence import Equivalence, equivalence_of
 from prerank.diagnosis.verdict import Verdict, reach_verdict, target_words
@@ -42,7 +44,7 @@ class Diagnosis:
 
     Attributes:
         findings: the rows of the table.
-        pits: PITs of each pre-rank by label, `(..., N, J)`.
+        pits: PITs of each pre-rank by label, `(..., N, J)`, NaN where values were missing.
         skipped: label and reason of each pre-rank that does not apply.
         levels: number of levels of PCE and curves.
         common_remarks: what else was noticed of the forecast, in sentences.
@@ -96,7 +98,8 @@ class Diagnosis:
         `excess` (pce - floor), `p_value`, `p_holm` (corrected over the pre-ranks; only in their
         rows), `ties` (fraction of samples that tie with the observation), `method`, `note`, `lower`
         and `upper` (limits of the true error, each at 95 %). For a stack of
-        predictors a first column `model` numbers them, and Holm is applied within each.
+        predictors a first column `model` numbers them, and Holm is applied within each. Where
+        values are missing, a last column `n` has the number of rows that were used.
         """
         import pandas as pd
 
@@ -108,12 +111,17 @@ class Diagnosis:
         if len(self._models) == 1:
             for record in records:
                 del record["model"]
+        whole = all(finding.n is None for finding in self.findings)
+        for record in records:
+            n = record.pop("n")
+            if not whole:
+                record["n"] = self.n if n is None else n
         return records
 
     @cached_property
     def curves(self) -> dict[str, ReliabilityCurve]:
         """Reliability curve of each pre-rank by label."""
-        return {label: reliability_curve(z, levels=self.levels) for label, z in self.pits.items()}
+        return {label: curve_of(z, levels=self.levels) for label, z in self.pits.items()}
 
     def displays(self, *, model: int = 0, level: float = BAND_LEVEL) -> list[ReliabilityDisplay]:
         """Reliability diagrams of one predictor, one for each pre-rank, not yet drawn.
@@ -210,10 +218,14 @@ class Diagnosis:
         return write_page(diagnosis_page(self, **options), path)
 
     def _effective_n(self, model: int) -> int | None:
-        """Number of independent rows with the same mean floor; None where rows are independent."""
-        if self.dependence is None:
+        """Number of independent rows with the same mean floor.
+
+        None where rows are independent and have all values.
+        """
+        rows = [f for f in self.findings if f.model == model and f.n != 0]
+        if self.dependence is None and all(f.n is None for f in rows):
             return None
-        floors = [f.floor for f in self.findings if f.model == model]
+        floors = [f.floor for f in rows]
         ratio = pce_floor(self.n, levels=self.levels) * len(floors) / sum(floors)
         return max(1, min(self.n, round(self.n * ratio**2)))
 
@@ -228,10 +240,12 @@ class Diagnosis:
         return (*self.common_remarks, remark)
 
     def _row_points(self, model: int) -> list[str]:
-        """What was assumed of the rows, and what their order shows, where it was given."""
+        """What is missing in the rows, was assumed of them, and what their order shows."""
+        own = [f for f in self.findings if f.model == model]
+        points = [words for words in [absence_words(own, self.n)] if words is not None]
         if self.dependence is None:
-            return []
-        points = [f"Assumed: {self.dependence.assumption}."]
+            return points
+        points.append(f"Assumed: {self.dependence.assumption}.")
         if model in self.serials:
             points.append(
                 f"Errors of consecutive forecasts are correlated ({self._serial_words(model)}). "

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from prerank.calibration import default_bins, histogram_band, pit_histogram
+from prerank.calibration import default_bins
+from prerank.calibration.gaps import histogram_band_of, histogram_of
 from prerank.diagnosis.glossary import glossary
 from prerank.diagnosis.verdict import Verdict
 from prerank.errors import ShapeError
@@ -182,9 +183,10 @@ def _histograms(findings: "Diagnosis") -> Section:
     unbanded = findings.dependence is not None  # the band is that of independent rows
     for display in findings.displays():
         z = findings.pits[display.label]
+        z = z.reshape(z.shape[-2:])
         histogram = PITHistogramDisplay(
-            pit_histogram(z.reshape(z.shape[-2:]), bins=bins),
-            None if unbanded or display.band is None else histogram_band(findings.n, bins),
+            histogram_of(z, bins=bins),
+            None if unbanded or display.band is None else histogram_band_of(z, bins=bins),
             label=display.label,
             names=display.names,
             curves=display.shapes,

@@ -12,7 +12,7 @@ from prerank.errors import NotApplicableError
 from prerank.pits.ranks import ProjectedPIT
 from prerank.preranks import Marginal, PreRank
 
-__all__ = ["available_pits", "refuse_without_rows"]
+__all__ = ["NO_ROWS", "available_pits", "refuse_without_rows"]
 
 NO_ROWS = "no row has enough targets without missing values"
 """Why a pre-rank is left out."""
@@ -35,7 +35,7 @@ def available_pits(
         y: observations `(N, D)`, NaN where there are none.
         preranks: those of which PITs are made.
         projecting: makes the PITs of some rows and pre-ranks. Its noise must be another one at
-            each call.
+            each call. `null_pits`, if asked for, must be there for single targets, too.
 
     Returns:
         Results by pre-rank, `null_pits` and `targets` likewise with NaN. Pre-ranks that no row has
@@ -51,7 +51,7 @@ def available_pits(
 
 
 def refuse_without_rows(
-    preranks: Sequence[PreRank], found: Mapping[PreRank, ProjectedPIT]
+    preranks: Sequence[PreRank], found: Mapping[PreRank, object]
 ) -> None:
     """Raise if no row has enough targets for one of the pre-ranks."""
     without = [term.label for term in preranks if term not in found]
@@ -78,7 +78,7 @@ def _together(
 
     def scattered(name: str) -> Tensor | None:
         values = [getattr(found, name) for _, found in parts]
-        if any(one is None for one in values):
+        if any(one is None for one in values) or (size == 1 and name != "z"):
             return None
         whole = values[0].new_full((*values[0].shape[:-2], n, size), torch.nan)
         for (part, _), one in zip(parts, values, strict=True):

@@ -120,6 +120,8 @@ def band_of(
         if dependence is None:
             return reliability_band(z.shape[-2], level=level, levels=levels)
         return dependent_band(z, dependence, level=level, levels=levels)
+    if dependence is None and len(set(sizes)) == 1:
+        return reliability_band(max(sizes[0], 1), level=level, levels=levels)
     bands = []
     for column, size in zip(z.split(1, -1), sizes, strict=True):
         own, depend = without_gaps(column, dependence if size else None)

@@ -5,6 +5,8 @@ left out of the observation is left out of the samples too: if both are exchange
 value is missing does not depend on the values, so are their available parts.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -23,9 +25,10 @@ from prerank.distributions.mixture import GaussianMixture
 from prerank.distributions.noise import Noise
 from prerank.distributions.rounded import Rounded
 from prerank.distributions.row_slices import rows_of
-from prerank.errors import ShapeError
+from prerank.errors import InputError, ShapeError
+from prerank.inputs import as_generator, as_missing, check_distribution, check_observations
 
-__all__ = ["SubEvents", "has_gaps", "separable", "sub_events", "targets_of"]
+__all__ = ["Division", "SubEvents", "divided", "has_gaps", "separable", "sub_events", "targets_of"]
 
 
 class SubEvents(NamedTuple):
@@ -83,6 +86,64 @@ def sub_events(dist: Distribution, y: Tensor) -> list[SubEvents]:
         assert own is not None  # separable sees to that
         parts.append(SubEvents(rows, targets, own, y[rows][:, targets]))
     return parts
+
+
+@dataclass(frozen=True)
+class Division:
+    """Rows in groups of the same available targets, for values that are made group by group.
+
+    Attributes:
+        parts: the groups.
+        shape: `(N, D)`.
+        generator: source of noise, whose stream runs on from group to group.
+    """
+
+    parts: list[SubEvents]
+    shape: torch.Size
+    generator: Noise
+
+    def scattered(
+        self, value: Callable[[SubEvents], Tensor], *, fewest: int = 1, of_targets: bool = False
+    ) -> Tensor:
+        """Values of all rows, `(N,)` or `(N, D)`, NaN where there is none.
+
+        Args:
+            value: of the rows of a group, `(n,)`, or of their targets, `(n, d)`.
+            fewest: targets that a row must have.
+            of_targets: whether there is a value for each target.
+        """
+        parts = [part for part in self.parts if len(part.targets) >= fewest]
+        if not parts:
+            raise InputError(f"y has no row with {fewest} values that dist has, too")
+        values = [value(part) for part in parts]
+        whole = values[0].new_full(self.shape if of_targets else self.shape[:1], torch.nan)
+        for part, own in zip(parts, values, strict=True):
+            at = (part.rows.unsqueeze(-1), part.targets) if of_targets else (part.rows,)
+            whole = whole.index_put(at, own)
+        return whole
+
+
+def divided(
+    dist: Distribution, y: object, missing: str, *, n_samples: int, generator: Noise | int = None
+) -> Division | None:
+    """Divide the rows of the arguments of a function; None where all values are there.
+
+    Args:
+        dist: `batch_shape (N,)`, `event_shape (D,)`.
+        y: observations `(N, D)`.
+        missing: the function's argument of this name.
+        n_samples: draws per row, where these are needed.
+        generator: a generator or seed.
+    """
+    if not as_missing(missing):
+        return None
+    check_distribution(dist, gaps=True)
+    observed = check_observations(dist, y, gaps=True)
+    if not has_gaps(dist, observed):
+        return None
+    source = as_generator(generator, "draw") if isinstance(generator, int) else generator
+    known = separable(dist, n_samples=n_samples, generator=source)
+    return Division(sub_events(known, observed), observed.shape, source)
 
 
 def separable(

@@ -106,8 +106,8 @@ def energy_score(
             (`prerank.adapters.named_forecast`).
         target: the dimensions that form one event, likewise.
         rows: the other dimensions, likewise.
-        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The score is that of
-            the targets that are there, NaN without any: compare it over the same ones.
+        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The score is that
+            of the targets that are there, NaN without any: compare it over the same ones.
 
     Returns:
         `(*batch_shape,)`, one value per row, differentiable where `dist` has `rsample` or is an
@@ -183,8 +183,8 @@ def variogram_score(
             (`prerank.adapters.named_forecast`).
         target: the dimensions that form one event, likewise.
         rows: the other dimensions, likewise.
-        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The score is that of
-            the pairs of targets that are there, NaN without any: compare it over the same ones.
+        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The score is that
+            of the pairs of targets that are there, NaN without any: compare it over the same ones.
 
     Returns:
         `(*batch_shape,)`. The sum runs over ordered pairs, as in scoringrules. The mean over
@@ -263,8 +263,8 @@ def crps(
             (`prerank.adapters.named_forecast`).
         target: the dimensions that form one event, likewise.
         rows: the other dimensions, likewise.
-        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The score of a target
-            is NaN where it is missing.
+        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The score is NaN
+            where a target is missing.
 
     Returns:
         `(*batch_shape, D)`.

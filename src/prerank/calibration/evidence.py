@@ -10,6 +10,7 @@ from prerank.calibration.bands import ReliabilityBand
 from prerank.calibration.dependent_limits import dependent_limits
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.error import pce, pce_floor
+from prerank.calibration.gapped_rotations import gapped_evidence
 from prerank.calibration.gaps import (
     band_of,
     curve_of,
@@ -18,7 +19,6 @@ from prerank.calibration.gaps import (
     per_component,
     without_gaps,
 )
-from prerank.calibration.gapped_rotations import gapped_evidence
 from prerank.calibration.intervals import pce_limits
 from prerank.calibration.nulls import holm
 from prerank.calibration.rotations import ROTATIONS

@@ -106,9 +106,7 @@ def mean_pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVE
     return limited(error, area + above, above)
 
 
-def mean_limit_parts(
-    pits: Tensor, *, levels: int = LEVELS, level: float = BAND_LEVEL
-) -> Tensor:
+def mean_limit_parts(pits: Tensor, *, levels: int = LEVELS, level: float = BAND_LEVEL) -> Tensor:
     """PCE, expected area and distance of the upper limit, whose means over components count.
 
     Args:

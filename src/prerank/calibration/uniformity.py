@@ -120,9 +120,7 @@ def cell_statistics(counts: Tensor, levels_of: int) -> tuple[Tensor, Tensor]:
         all components to one scale.
     """
     sizes = counts[0].sum(-1)
-    parts = [
-        _statistics(counts[:, sizes == n], int(n), levels_of) for n in sizes.unique() if n > 0
-    ]
+    parts = [_statistics(counts[:, sizes == n], int(n), levels_of) for n in sizes.unique() if n > 0]
     area, peak = (torch.cat(one, -1) for one in zip(*parts, strict=True))
     return area.mean(-1), _least(area, peak, int(sizes.max()), levels_of).amin(-1)
 

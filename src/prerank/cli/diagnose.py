@@ -171,16 +171,14 @@ def diagnose(
                 inputs=inputs,
                 time=time,
                 cluster=cluster,
-                missing=str(missing),
+                missing=missing,
             )
         notes = [f"Note: {remark}." for remark in forecasts.remarks]
         with working("diagnosing", quiet):
             y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
-            dist = Ensemble(forecasts.samples, missing=str(missing))
-            groups = forecasts.groups
+            dist, groups = Ensemble(forecasts.samples, missing=missing), forecasts.groups
             options: dict[str, Any] = {"preranks": preranks, "scale": str(scale), "generator": seed}
-            options |= {"time": forecasts.times, "cluster": forecasts.clusters}
-            options |= {"missing": str(missing)}
+            options |= {"time": forecasts.times, "cluster": forecasts.clusters, "missing": missing}
             diagnosis: Diagnosis | GroupedDiagnosis
             if groups is None:
                 diagnosis = diagnose_(dist, y, **options)

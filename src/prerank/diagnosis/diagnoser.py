@@ -21,9 +21,9 @@ from prerank.diagnosis.judgement import (
     scaled_pits,
     without_rows,
 )
-from prerank.distributions import Ensemble, draw, rows_of, separable, sub_events
+from prerank.distributions import Ensemble, draw, rows_of
 from prerank.distributions.affine import divisors_of
-from prerank.distributions.availability import SubEvents, has_gaps
+from prerank.distributions.availability import SubEvents, has_gaps, separable, sub_events
 from prerank.distributions.magnitudes import resolution_remarks
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import (
@@ -266,7 +266,8 @@ class _Part:
             self.stand_ins.add(z)
 
     def result(self) -> ProjectedPIT:
-        assert self.ties is not None and self.counts is not None
+        assert self.ties is not None
+        assert self.counts is not None
         z = self.pits.together
         if self.skipped:
             z = torch.cat([z, z.new_full((self.skipped, z.shape[-1]), torch.nan)])

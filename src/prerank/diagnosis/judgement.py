@@ -142,7 +142,7 @@ def gapped_pits(
     """`scaled_pits` of rows with missing values, by pre-rank; see `available_pits`.
 
     Args:
-        dist: `batch_shape (N,)`, `event_shape (D,)`, see `prerank.distributions.separable`.
+        dist: `batch_shape (N,)`, `event_shape (D,)`, see `separable`.
         observed: `(N, D)`, NaN where there is no value.
         terms: the pre-ranks.
         divisors: of the targets, `(D,)`; none by default.
@@ -151,12 +151,11 @@ def gapped_pits(
     for term in terms:
         term.check(dist)
 
-    def projecting(part: SubEvents, own: tuple[PreRank, ...]) -> list[ProjectedPIT]:
+    def projecting(
+        part: SubEvents, preranks: tuple[PreRank, ...], **own: Any
+    ) -> list[ProjectedPIT]:
         divided = None if divisors is None else divisors[part.targets]
-        fewest = 1 if len(part.targets) == 1 else 2
-        return scaled_pits(
-            part.dist, part.y, own, divided, fewest_components=fewest, **options
-        )
+        return scaled_pits(part.dist, part.y, preranks, divided, **options, **own)
 
     found = available_pits(dist, observed, terms, projecting)
     return found

@@ -27,9 +27,9 @@ from prerank.diagnosis.judgement import (
     scaled_pits,
     without_rows,
 )
-from prerank.distributions import Ensemble, separable, sub_events
+from prerank.distributions import Ensemble
 from prerank.distributions.affine import divisors_of
-from prerank.distributions.availability import has_gaps
+from prerank.distributions.availability import has_gaps, separable, sub_events
 from prerank.distributions.magnitudes import resolution_remarks
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import (

@@ -1,7 +1,6 @@
 """Predictive distributions, and drawing from them."""
 
 from prerank.distributions.affine import affine
-from prerank.distributions.availability import separable, sub_events, targets_of
 from prerank.distributions.cells import Atoms, Cells, Levels, find_cells
 from prerank.distributions.draws import Draws, draw, draw_differentiable
 from prerank.distributions.ensemble import Ensemble
@@ -29,7 +28,4 @@ __all__ = [
     "find_cells",
     "round_to",
     "rows_of",
-    "separable",
-    "sub_events",
-    "targets_of",
 ]

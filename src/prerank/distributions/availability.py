@@ -48,8 +48,14 @@ class SubEvents(NamedTuple):
 
 
 def has_gaps(dist: Distribution, y: Tensor) -> bool:
-    """Whether an observation or a sample is missing."""
-    return bool(getattr(dist, "has_gaps", False)) or bool(y.isnan().any())
+    """Whether an observation or a sample is missing; in a stack, that raises."""
+    found = bool(getattr(dist, "has_gaps", False)) or bool(y.isnan().any())
+    if found and len(dist.batch_shape) != 1:
+        raise ShapeError(
+            f"values are missing, and dist has batch_shape {tuple(dist.batch_shape)}: it must be "
+            "(N,), so give the members of a stack one by one"
+        )
+    return found
 
 
 def sub_events(dist: Distribution, y: Tensor) -> list[SubEvents]:
@@ -66,11 +72,6 @@ def sub_events(dist: Distribution, y: Tensor) -> list[SubEvents]:
         >>> [(part.rows.tolist(), part.targets.tolist()) for part in sub_events(dist, y)]
         [([1], [0]), ([0, 3], [0, 1])]
     """
-    if len(dist.batch_shape) != 1:
-        raise ShapeError(
-            f"values are missing, and dist has batch_shape {tuple(dist.batch_shape)}: it must be "
-            "(N,), so give the members of a stack one by one"
-        )
     available = ~y.isnan()
     if isinstance(dist, Ensemble):
         available &= ~dist.samples.isnan().any(0)
@@ -146,9 +147,7 @@ def divided(
     return Division(sub_events(known, observed), observed.shape, source)
 
 
-def separable(
-    dist: Distribution, *, n_samples: int, generator: Noise | int = None
-) -> Distribution:
+def separable(dist: Distribution, *, n_samples: int, generator: Noise | int = None) -> Distribution:
     """A distribution that `sub_events` can divide: the same, or an ensemble of its draws.
 
     Args:

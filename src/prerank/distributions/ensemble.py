@@ -46,9 +46,7 @@ class Ensemble(Distribution):
     support = constraints.real_vector
     has_rsample = False
 
-    def __init__(
-        self, samples: object, weights: object = None, *, missing: str = "raise"
-    ) -> None:
+    def __init__(self, samples: object, weights: object = None, *, missing: str = "raise") -> None:
         gaps = as_missing(missing)
         remedy = "remove those rows or impute them first"
         if not gaps:

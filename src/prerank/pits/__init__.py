@@ -9,14 +9,14 @@ from torch.distributions import Distribution
 
 from prerank.adapters.dimension_matching import Names
 from prerank.adapters.named_arguments import NamedCall, accepts_names
-from prerank.distributions import Ensemble, separable
-from prerank.distributions.availability import has_gaps
+from prerank.distributions import Ensemble
+from prerank.distributions.availability import SubEvents, has_gaps, separable
 from prerank.inputs import as_generator, as_missing, check_distribution, check_observations
 from prerank.pits.closed_forms import ProjectedCDF, StepCDF, closed_form, register_closed_form
 from prerank.pits.incomplete_events import available_pits, refuse_without_rows
 from prerank.pits.ranks import ProjectedPIT, project_pits, rank_pit
 from prerank.pits.smooth import SmoothPIT, Widths, smooth_pit, smooth_pits, smoothing_widths
-from prerank.preranks import PreRankLike, applicable
+from prerank.preranks import PreRank, PreRankLike, applicable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -124,8 +124,12 @@ def _projected(
     terms = applicable(prerank, dist)[0]
     for term in terms:
         term.check(dist)
-    found = available_pits(
-        dist, observed, terms, lambda part, own: project_pits(part.dist, part.y, own, **options)
-    )
+
+    def projecting(
+        part: SubEvents, preranks: tuple[PreRank, ...], **own: Any
+    ) -> list[ProjectedPIT]:
+        return project_pits(part.dist, part.y, preranks, **options, **own)
+
+    found = available_pits(dist, observed, terms, projecting)
     refuse_without_rows(terms, found)
     return [found[term] for term in terms]

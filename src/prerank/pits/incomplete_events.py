@@ -1,7 +1,8 @@
 """PITs of events of which some targets are missing: those of the targets that are there."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,7 +18,18 @@ __all__ = ["NO_ROWS", "available_pits", "refuse_without_rows"]
 NO_ROWS = "no row has enough targets without missing values"
 """Why a pre-rank is left out."""
 
-Projecting = Callable[[SubEvents, tuple[PreRank, ...]], Sequence[ProjectedPIT]]
+
+class Projecting(Protocol):
+    """Makes the PITs of some rows; the options are for `project_pits`."""
+
+    def __call__(
+        self,
+        part: SubEvents,
+        preranks: tuple[PreRank, ...],
+        *,
+        fewest_components: int,
+        check_precision: bool,
+    ) -> Sequence[ProjectedPIT]: ...
 
 
 def available_pits(
@@ -31,11 +43,10 @@ def available_pits(
     forecast is calibrated.
 
     Args:
-        dist: `batch_shape (N,)`, `event_shape (D,)`, see `prerank.distributions.separable`.
+        dist: `batch_shape (N,)`, `event_shape (D,)`, see `separable`.
         y: observations `(N, D)`, NaN where there are none.
         preranks: those of which PITs are made.
-        projecting: makes the PITs of some rows and pre-ranks. Its noise must be another one at
-            each call. `null_pits`, if asked for, must be there for single targets, too.
+        projecting: makes the PITs of some rows and pre-ranks, with other noise at each call.
 
     Returns:
         Results by pre-rank, `null_pits` and `targets` likewise with NaN. Pre-ranks that no row has
@@ -43,16 +54,24 @@ def available_pits(
     """
     n, dim = y.shape
     parts: dict[PreRank, list[tuple[SubEvents, ProjectedPIT]]] = {term: [] for term in preranks}
-    for part in sub_events(dist, y):
+    groups = sub_events(dist, y)
+    most = max((len(part.rows) for part in groups), default=0)
+    for part in groups:
         terms = tuple(term for term in preranks if _applies(term, part, dim))
-        for term, found in zip(terms, projecting(part, terms) if terms else (), strict=True):
-            parts[term].append((part, found))
+        if not terms:
+            continue
+        found = projecting(
+            part,
+            terms,
+            fewest_components=min(2, len(part.targets)),
+            check_precision=len(part.rows) == most,  # a few odd rows are no reason to raise
+        )
+        for term, result in zip(terms, found, strict=True):
+            parts[term].append((part, result))
     return {term: _together(term, found, n, dim) for term, found in parts.items() if found}
 
 
-def refuse_without_rows(
-    preranks: Sequence[PreRank], found: Mapping[PreRank, object]
-) -> None:
+def refuse_without_rows(preranks: Sequence[PreRank], found: Mapping[PreRank, object]) -> None:
     """Raise if no row has enough targets for one of the pre-ranks."""
     without = [term.label for term in preranks if term not in found]
     if without:

@@ -106,6 +106,7 @@ def project_pits(
     with_null_pits: bool = False,
     null_members: int | None = None,
     fewest_components: int = 2,
+    check_precision: bool = True,
     with_stand_ins: bool | None = None,
 ) -> list[ProjectedPIT]:
     """Compute the PITs of several pre-ranks from one set of draws.
@@ -123,6 +124,7 @@ def project_pits(
         null_members: of how many of these points, which are chosen at random in each row; of all
             by default.
         fewest_components: how many are enough; 1 for rows with a single target among others.
+        check_precision: raise where most forecasts are finer than the precision of their numbers.
         with_stand_ins: former name of `with_null_pits`.
     """
     if with_stand_ins is not None:
@@ -139,7 +141,7 @@ def project_pits(
         for prerank in preranks:
             prerank.check(dist)
         frame = Frame(dist, observed, partial(draw, dist, n_samples, generator=source))
-        frames, results = Frames(frame), []
+        frames, results = Frames(frame, check=check_precision), []
         places = [frames.of(prerank) for prerank in preranks]
         exact = [
             closed_form(at.dist, prerank) if closed_forms else None

@@ -75,7 +75,7 @@ def as_tensor(value: object, name: str, *, gaps: bool = False) -> Tensor:
     if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
         if not gaps:
             raise InputError(f"{name} has masked values: {_MISSING}")
-        value = (value if value.dtype.kind == "f" else value.astype(np.float64)).filled(np.nan)
+        value = np.ma.filled(value if value.dtype.kind == "f" else value.astype(float), np.nan)
     if isinstance(value, Tensor):
         if value.layout != torch.strided:
             raise InputTypeError(f"{name} is sparse: convert it with {name}.to_dense()")
@@ -86,8 +86,9 @@ def as_tensor(value: object, name: str, *, gaps: bool = False) -> Tensor:
             )
         return _refuse_half(value, name)
     if hasattr(value, "to_numpy"):  # pandas, polars and xarray
-        table, value = value, value.to_numpy()
-        if gaps and value.dtype.kind == "O" and hasattr(table, "isna"):  # pandas.NA
+        table: Any = value
+        value = table.to_numpy()
+        if gaps and np.asarray(value).dtype.kind == "O" and hasattr(table, "isna"):  # pandas.NA
             value = table.to_numpy(dtype=np.float64, na_value=np.nan)
     try:
         array = np.asarray(value)

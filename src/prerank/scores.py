@@ -6,6 +6,7 @@ rows.
 
 import math
 from collections.abc import Hashable
+from functools import partial
 from typing import Any
 
 import torch
@@ -120,11 +121,10 @@ def energy_score(
         tensor([0.5000])
     """
     _check_estimator(estimator)
-    parts = divided(dist, y, missing, n_samples=n_samples, generator=generator)
-    if parts is not None:
-        options: dict[str, Any] = {"n_samples": n_samples, "generator": parts.generator}
-        options["estimator"] = estimator
-        return parts.scattered(lambda part: energy_score(part.dist, part.y, **options))
+    division = divided(dist, y, missing, n_samples=n_samples, generator=generator)
+    if division is not None:
+        of_part = partial(energy_score, estimator=estimator, **division.noise)
+        return division.scattered(lambda part: of_part(part.dist, part.y))
     observed, draws = _score_inputs(dist, y, n_samples, generator)
     factor = row_factors(sample_spans(draws.points), observed)
     if factor is not None:  # distances of very large and very small numbers have no squares
@@ -191,18 +191,11 @@ def variogram_score(
         samples stands for the expectation, which adds the variance of that mean to the score.
     """
     as_positive(p, "p")
-    parts = divided(dist, y, missing, n_samples=n_samples, generator=generator)
-    if parts is not None:
-        return parts.scattered(
-            lambda part: variogram_score(
-                part.dist,
-                part.y,
-                p=p,
-                weights=_of_targets(weights, part),
-                n_samples=n_samples,
-                generator=parts.generator,
-            ),
-            fewest=2,
+    division = divided(dist, y, missing, n_samples=n_samples, generator=generator)
+    if division is not None:
+        of_part = partial(variogram_score, p=p, **division.noise)
+        return division.scattered(
+            lambda part: of_part(part.dist, part.y, weights=_of_targets(weights, part)), fewest=2
         )
     observed, draws = _score_inputs(dist, y, n_samples, generator)
     dim = observed.shape[-1]
@@ -270,11 +263,10 @@ def crps(
         `(*batch_shape, D)`.
     """
     _check_estimator(estimator)
-    parts = divided(dist, y, missing, n_samples=n_samples, generator=generator)
-    if parts is not None:
-        options: dict[str, Any] = {"n_samples": n_samples, "generator": parts.generator}
-        options["estimator"] = estimator
-        return parts.scattered(lambda part: crps(part.dist, part.y, **options), of_targets=True)
+    division = divided(dist, y, missing, n_samples=n_samples, generator=generator)
+    if division is not None:
+        of_part = partial(crps, estimator=estimator, **division.noise)
+        return division.scattered(lambda part: of_part(part.dist, part.y), of_targets=True)
     check_distribution(dist)
     margins = _gaussian_margins(dist)
     if margins is not None:

@@ -19,7 +19,7 @@ from prerank.calibration.gaps import (
     per_component,
     without_gaps,
 )
-from prerank.calibration.intervals import pce_limits
+from prerank.calibration.intervals import ErrorLimits, pce_limits
 from prerank.calibration.nulls import holm
 from prerank.calibration.rotations import ROTATIONS
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
@@ -329,7 +329,7 @@ def _rows(
         blunt, method = False, f"{method}, {dependence.method}"
     elif not weighted:
         p_values, overall = _independent_p_values(result, counts, seed, stand_ins)
-        own = per_component(lambda own: pce_limits(own, levels=levels), z)
+        own = ErrorLimits(*per_component(lambda own: pce_limits(own, levels=levels), z))
         whole = mean_limits_of(z, levels=levels)
     if any(numbers) and not weighted:
         limits = [(float(whole.lower), float(whole.upper))]

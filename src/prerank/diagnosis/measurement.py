@@ -264,7 +264,8 @@ def _measure(
         _, at, dist, observed = max(sub_events(dist, observed), key=lambda part: part.y.numel())
         judged = [targets[d] for d in at.tolist()]
     else:
-        results, judged = scaled_pits(dist, observed, terms, divisors, **options), targets
+        results = scaled_pits(dist, observed, terms, divisors, **options)
+        judged = list(targets)
     return Measurement(
         results=tuple(results),
         targets=tuple(targets),

@@ -7,7 +7,7 @@ value is missing does not depend on the values, so are their available parts.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -96,12 +96,12 @@ class Division:
     Attributes:
         parts: the groups.
         shape: `(N, D)`.
-        generator: source of noise, whose stream runs on from group to group.
+        noise: arguments `n_samples` and `generator`, whose stream runs on from group to group.
     """
 
     parts: list[SubEvents]
     shape: torch.Size
-    generator: Noise
+    noise: dict[str, Any]
 
     def scattered(
         self, value: Callable[[SubEvents], Tensor], *, fewest: int = 1, of_targets: bool = False
@@ -144,7 +144,8 @@ def divided(
         return None
     source = as_generator(generator, "draw") if isinstance(generator, int) else generator
     known = separable(dist, n_samples=n_samples, generator=source)
-    return Division(sub_events(known, observed), observed.shape, source)
+    noise = {"n_samples": n_samples, "generator": source}
+    return Division(sub_events(known, observed), observed.shape, noise)
 
 
 def separable(dist: Distribution, *, n_samples: int, generator: Noise | int = None) -> Distribution:

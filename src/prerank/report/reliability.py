@@ -101,16 +101,16 @@ class ReliabilityDisplay(PITDisplay):
             # Those of components with fewer PITs are wider: they lie below, and are lighter.
             pairs = sorted(zip(*bounds, strict=True), key=lambda pair: -(pair[1] - pair[0]).sum())
             for k, (lower, upper) in enumerate(pairs):
-                name = {"label": f"{100 * self.band.level:g} % band", "gid": NAMED}
                 drawn = ax.fill_between(
                     self.band.levels.numpy(),
                     lower,
                     upper,
                     color=str(0.85 if len(pairs) == 1 else 0.92 - 0.14 * k / (len(pairs) - 1)),
                     linewidth=0,
-                    **({} if k else name),
                 )
-                self.band_ = self.band_ or drawn
+                if k == 0:
+                    drawn.set(label=f"{100 * self.band.level:g} % band", gid=NAMED)
+                    self.band_ = drawn
         ax.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
         self.lines_ = []
         for k, j in enumerate(self.drawn):

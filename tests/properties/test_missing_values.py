@@ -1,6 +1,7 @@
 """Missing values: PITs of what is there are uniform, p-values have their size, scores are of it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,20 +13,34 @@ from torch.distributions import MultivariateNormal
 import prerank
 from named_fields import EVENT, fields, plain
 from prerank import CalibrationHead, Ensemble, Monitor, compare, diagnose, diagnose_where, pit
-from prerank.calibration.evidence import ALL
-from prerank.diagnosis import Diagnoser, check_omnibus, diagnose_by
+from prerank.calibration import histogram_band, pit_histogram
+from prerank.calibration.dependent_rows import row_units
+from prerank.calibration.evidence import ALL, Finding
+from prerank.calibration.gaps import available_rows
+from prerank.calibration.periods import period_means, periods_of
+from prerank.calibration.rotations import dependent_histogram_band
+from prerank.diagnosis import Diagnoser, Diagnosis, check_omnibus, diagnose_by
 from prerank.distributions import Rounded, rows_of
 from prerank.distributions.availability import separable, sub_events, targets_of
 from prerank.errors import InputError, NotApplicableError, ShapeError
+from prerank.preranks import Conditional, Projection, ReferenceDistance
 from truths import PRERANKS, TRUTHS, gaussian_mixture, independent_normal, multivariate_normal
 
 N, FEW, DIM, MEMBERS = 1500, 400, 4, 15
 NAN = torch.nan
 ROUTES = ("distribution", "ensemble", "ensemble with missing members")
 COMPONENTS = sum(DIM if p.label in ("marginal", "pca", "pca(0.8)") else 1 for p in PRERANKS)
-TESTS = len(TRUTHS) * len(ROUTES) * COMPONENTS  # at most, for Bonferroni
+CASES = [
+    ("gaussian mixture", "distribution"),
+    ("rounded", "distribution"),
+    ("student copula", "ensemble"),
+    ("discrete", "ensemble with missing members"),
+]
+"""All pre-ranks by each route, and ties with a distribution and with an ensemble."""
+TESTS = len(CASES) * COMPONENTS  # at most, for Bonferroni
 
 AVAILABLE = {"missing": "available"}
+FINDING = Finding(0, "marginal", ALL, 0.0, 0.0, 0.0, 0.5, 0.5, 0.0, "", "")
 
 
 def with_gaps(y, share=0.3, seed=3):
@@ -47,8 +62,7 @@ def forecast(truth: str, route: str, n: int = FEW):
     return Ensemble(samples, missing="available"), y
 
 
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("truth", TRUTHS)
+@pytest.mark.parametrize(("truth", "route"), CASES)
 def test_pits_of_the_truth_are_uniform(truth, route):
     dist, y = forecast(truth, route, N)
     samples_only = isinstance(dist, Ensemble | Rounded) or truth in ("student copula", "discrete")
@@ -108,9 +122,10 @@ def test_an_unknown_family_is_an_ensemble_of_its_draws():
 
 
 def test_nothing_changes_where_nothing_is_missing():
-    dist = gaussian_mixture(80)
+    dist = gaussian_mixture(FEW)
     y = dist.sample()
-    plainly, allowed = diagnose(dist, y), diagnose(dist, y, **AVAILABLE)
+    options = {"preranks": "marginal+scale+hdr+copula", "n_samples": 20, "n_null": 99}
+    plainly, allowed = diagnose(dist, y, **options), diagnose(dist, y, **options, **AVAILABLE)
     assert str(plainly) == str(allowed)
     assert "n" not in plainly.table
     assert torch.equal(
@@ -182,7 +197,7 @@ def test_values_that_decide_whether_they_are_missing_make_a_calibrated_forecast_
     # y1 is missing where y2 > .5, at a correlation of .8: the PITs of y1 given y2 <= .5.
     torch.manual_seed(0)
     covariance = torch.tensor([[1.0, 0.8], [0.8, 1.0]])
-    dist = MultivariateNormal(torch.zeros(20_000, 2), covariance)
+    dist = MultivariateNormal(torch.zeros(4000, 2), covariance)
     y = dist.sample()
     y[y[:, 1] > 0.5, 0] = NAN
     found = diagnose(dist, y, preranks="marginal", n_null=99, **AVAILABLE)
@@ -201,6 +216,62 @@ def test_figures_and_pages_have_a_band_for_each_number_of_pits(tmp_path):
     for j, n in enumerate(band.n.tolist()):
         assert torch.equal(band.upper[:, j], prerank.calibration.reliability_band(n).upper)
     assert found.to_html(tmp_path / "page.html").stat().st_size > 10_000
+    [bars] = found.histograms(bins=8)
+    for j, column in enumerate(found.pits["marginal"].split(1, -1)):
+        own, alone = column[~column.isnan().any(-1)], bars.of_component(j)
+        assert torch.equal(alone.histogram.density, pit_histogram(own, bins=8).density)
+        expected = histogram_band(len(own), 8)
+        assert (alone.band.n, alone.band.upper) == (len(own), pytest.approx(expected.upper))
+    assert found.histograms()[0].histogram.density.shape == (10, DIM)  # y1 has few values
+
+
+@pytest.mark.parametrize("dependence", [None, row_units(range(FEW), None, FEW)])
+def test_reliability_over_time_is_that_of_the_values_of_each_target(dependence):
+    # Rows of a period in which the target has no value, or the pre-rank nothing, are no rows.
+    z = with_gaps(torch.rand(FEW, 3, generator=torch.Generator().manual_seed(0)))
+    z[:100, 0], z[300:] = NAN, NAN
+    found = Diagnosis((), {"marginal": z}, {}, dependence=dependence)
+    found = replace(found, findings=tuple(replace(FINDING, component=c) for c in ["all", *"abc"]))
+    means = found.over_time(range(FEW), every=100).means
+    assert means.periods == ("0", "100", "200")
+    assert means.counts[:, 0].tolist() == [0, 70, 70]
+    assert means.location[0, 0].isnan()
+    for j, column in enumerate(z.unbind(-1)):
+        at = (~column.isnan()).nonzero().flatten()
+        periods = periods_of(at.tolist(), 100, len(at))
+        rows = None if dependence is None else dependence.of_rows(at)
+        alone = period_means(column[at].unsqueeze(-1), periods, rows)
+        own = means.counts[:, j] > 0
+        assert torch.equal(means.location[own, j], alone.location[:, 0])
+        assert torch.equal(means.spread[own, j], alone.spread[:, 0])
+        assert torch.equal(means.reach[:, own, j], alone.reach[..., 0])
+    display = found.over_time(range(FEW), every=100).plot()
+    assert np.isnan(display.lines_[0].get_ydata()[0])
+    found = replace(found, pits={"marginal": torch.full_like(z, NAN)})
+    with pytest.raises(InputError, match="no PITs"):
+        found.over_time(range(FEW), every=100)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: Conditional(lambda y, x: (y * x).sum(-1), x),
+        lambda x: ReferenceDistance(points=x),
+        lambda x: Projection(x.unsqueeze(1)),
+    ],
+)
+def test_preranks_of_given_rows_keep_what_they_hold_of_the_complete_ones(make):
+    dist, y = forecast("gaussian mixture", "ensemble with missing members")
+    x = torch.randn(FEW, DIM, generator=torch.Generator().manual_seed(5), dtype=y.dtype)
+    z = pit(dist, y, make(x), **AVAILABLE)
+    [whole] = [part for part in sub_events(dist, y) if len(part.targets) == DIM]
+    assert torch.equal((~z.isnan()).all(-1).nonzero().flatten(), whole.rows)
+    expected = pit(whole.dist, whole.y, make(x[whole.rows]))
+    # Without ties the rank is that of the values; where Z lies in its interval is random.
+    ranks = [(values * (MEMBERS + 1)).floor() for values in (z[whole.rows], expected)]
+    assert torch.equal(*ranks)
+    found = diagnose(dist, y, preranks=[make(x)], **AVAILABLE)
+    assert found.findings[0].n == len(whole.rows)
 
 
 def test_groups_without_a_target_are_judged_by_the_others():
@@ -215,17 +286,42 @@ def test_groups_without_a_target_are_judged_by_the_others():
     assert table.n["a", "pca(1)", ALL] == 0
     assert table.p_value["a", "marginal", ALL] > 0.001
     assert str(found.groups["a"])
-    found.groups["a"].displays()
+    [margins, components] = found.groups["a"].displays()
+    assert margins.caption.endswith("no values in y1.")
+    assert components.caption == "pca(1): no values."
+    grid = found.plot(prerank="marginal")
+    assert list(grid.rows) == ["y0", "y1", "y2", "y3"]
+    assert [title for title, _ in grid.panels[1]] == ["a", "b"]
+    assert not grid.axes_[1, 0].axison
+    assert {ax.texts[0].get_text() for ax in grid.axes_.flatten() if ax.axison} == {"n = 140"}
+    alone = found.plot(prerank="marginal", component="y1")
+    assert [ax.get_title() for ax in alone.axes_.flatten()] == ["b"]
+    bare = replace(found, groups={"a": found.groups["a"]})
+    with pytest.raises(InputError, match="no PITs of 'y1'"):
+        bare.plot(prerank="marginal", component="y1")
 
 
 @pytest.mark.parametrize("rows", [{"time": range(FEW)}, {"cluster": [k % 60 for k in range(FEW)]}])
 def test_rows_that_depend_on_each_other_may_have_gaps(rows):
     dist, y = forecast("gaussian mixture", "ensemble")
-    assert diagnose(dist, y, **rows, **AVAILABLE).verdict().status != "bad"
+    options = {"preranks": "marginal+scale", **rows, **AVAILABLE}
+    assert diagnose(dist, y, **options).verdict().status != "bad"
     y[:, 0] += 1.0
-    verdict = diagnose(dist, y, preranks="marginal+scale", **rows, **AVAILABLE).verdict()
+    verdict = diagnose(dist, y, **options).verdict()
     assert verdict.status == "bad"
     assert "y0" in verdict.headline
+
+
+def test_bands_of_bars_allow_for_the_dependence_of_the_rows_that_a_target_has():
+    dist, y = forecast("gaussian mixture", "ensemble")
+    times = [k // 8 for k in range(FEW)]
+    found = diagnose(dist, y, preranks="marginal", time=times, **AVAILABLE)
+    [bars] = found.histograms(bins=5)
+    for j, column in enumerate(found.pits["marginal"].split(1, -1)):
+        at = available_rows(column)
+        rows = row_units([times[k] for k in at.tolist()], None, len(at))
+        expected = dependent_histogram_band(column[at], rows, bins=5)
+        assert float(bars.band.upper[j]) == pytest.approx(expected.upper)
 
 
 def test_batches_give_the_same_errors_as_all_rows_at_once():
@@ -247,7 +343,8 @@ def test_batches_give_the_same_errors_as_all_rows_at_once():
 
 
 def test_a_prerank_without_rows_is_skipped_or_refused():
-    dist, y = forecast("gaussian mixture", "ensemble")
+    dist = forecast("gaussian mixture", "ensemble")[0]
+    y = dist.samples[0].clone()
     y[torch.arange(FEW), torch.arange(FEW) % DIM] = NAN
     found = diagnose(dist, y, n_null=99, **AVAILABLE)
     assert "missing" in found.skipped["pca"]

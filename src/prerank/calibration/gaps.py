@@ -184,25 +184,21 @@ def period_means_of(
     if gap_sizes(z) is None:
         return period_means(z, periods, dependence, level=level)
     names, codes = periods
-    parts = []
-    for column in z.cpu().split(1, -1):
-        at = available_rows(column)
-        own, depend = without_gaps(column, dependence if len(at) else None)
-        places, numbers = codes[at].unique(return_inverse=True)
-        if len(at):
-            kept = tuple(names[k] for k in places.tolist())
-            parts.append((places, period_means(own, (kept, numbers), depend, level=level)))
-        else:
-            parts.append((places, None))
-    shape = len(names), len(parts)
+    shape = len(names), z.shape[1]
     counts = torch.zeros(shape, dtype=torch.int64)
     means = torch.full((2, *shape), torch.nan, dtype=torch.float64)
     reach = torch.zeros_like(means)
-    for j, (places, found) in enumerate(parts):
-        if found is not None:
-            counts[places, j] = found.counts
-            means[:, places, j] = torch.stack([found.location, found.spread])[..., 0]
-            reach[:, places, j] = found.reach[..., 0]
+    for j, column in enumerate(z.cpu().split(1, -1)):
+        at = available_rows(column)
+        if not len(at):
+            continue
+        own, depend = without_gaps(column, dependence)
+        places, numbers = codes[at].unique(return_inverse=True)
+        kept = tuple(names[k] for k in places.tolist())
+        found = period_means(own, (kept, numbers), depend, level=level)
+        counts[places, j] = found.counts
+        means[:, places, j] = torch.stack([found.location, found.spread])[..., 0]
+        reach[:, places, j] = found.reach[..., 0]
     some = counts.any(1).nonzero().flatten()
     if not len(some):
         raise InputError("there are no PITs: values are missing in every row")

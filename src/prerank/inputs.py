@@ -21,6 +21,7 @@ __all__ = [
     "as_device",
     "as_generator",
     "as_labels",
+    "as_missing",
     "as_points",
     "as_positive",
     "as_probability",
@@ -43,13 +44,28 @@ __all__ = [
 
 Shape = torch.Size | list[int] | tuple[int, ...]
 
+_REMEDY = "remove those rows or impute them first"
+_MISSING = f"{_REMEDY}, or pass missing='available' to diagnose, pit or a score"
 
-def as_tensor(value: object, name: str) -> Tensor:
+
+def as_missing(value: object) -> bool:
+    """Whether values may be missing, from the argument `missing` of a function."""
+    if value not in ("raise", "available"):
+        raise InputError(f"missing must be 'raise' or 'available', got {value!r}")
+    return value == "available"
+
+
+def as_tensor(value: object, name: str, *, gaps: bool = False) -> Tensor:
     """Turn a tensor, array, table or nested list of numbers into a floating-point tensor.
 
     In numpy and pandas an integer dtype is often only how counts are stored, so it is
     converted. An integer *tensor* is refused: in torch it says that the values are indices,
     labels or a forgotten conversion, and arithmetic on it would truncate.
+
+    Args:
+        value: tensor, array, table or list.
+        name: of the argument, for messages.
+        gaps: make NaN of masked values, and of those that pandas marks as missing.
 
     Example:
         >>> as_tensor([[1, 2], [3, 4]], "y").dtype
@@ -57,7 +73,9 @@ def as_tensor(value: object, name: str) -> Tensor:
     """
     refuse_collections(value, name)
     if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
-        raise InputError(f"{name} has masked values: remove those rows or impute them first")
+        if not gaps:
+            raise InputError(f"{name} has masked values: {_MISSING}")
+        value = np.ma.filled(value if value.dtype.kind == "f" else value.astype(float), np.nan)
     if isinstance(value, Tensor):
         if value.layout != torch.strided:
             raise InputTypeError(f"{name} is sparse: convert it with {name}.to_dense()")
@@ -68,7 +86,10 @@ def as_tensor(value: object, name: str) -> Tensor:
             )
         return _refuse_half(value, name)
     if hasattr(value, "to_numpy"):  # pandas, polars and xarray
-        value = value.to_numpy()
+        table: Any = value
+        value = table.to_numpy()
+        if gaps and np.asarray(value).dtype.kind == "O" and hasattr(table, "isna"):  # pandas.NA
+            value = table.to_numpy(dtype=np.float64, na_value=np.nan)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -117,9 +138,14 @@ def _refuse_half(value: Tensor, name: str) -> Tensor:
     return value
 
 
-def as_points(value: object, name: str, *, min_dims: int = 2) -> Tensor:
-    """Convert to a finite floating-point tensor of shape `(..., N, D)` with N, D >= 1."""
-    points = as_tensor(value, name)
+def as_points(
+    value: object, name: str, *, min_dims: int = 2, gaps: bool = False, remedy: str = _REMEDY
+) -> Tensor:
+    """Convert to a floating-point tensor of shape `(..., N, D)` with N, D >= 1.
+
+    It is finite, but for NaN where there may be gaps.
+    """
+    points = as_tensor(value, name, gaps=gaps)
     if points.dim() < min_dims:
         wanted = "(S, ..., N, D)" if min_dims > 2 else "(..., N, D)"
         one_short = points.dim() == min_dims - 1
@@ -127,24 +153,23 @@ def as_points(value: object, name: str, *, min_dims: int = 2) -> Tensor:
         raise ShapeError(f"{name} must have shape {wanted}, got {tuple(points.shape)}{hint}")
     if points.numel() == 0:
         raise ShapeError(f"{name} is empty: its shape is {tuple(points.shape)}")
-    check_finite(points, name)
+    check_finite(points, name, remedy, gaps=gaps)
     return points
 
 
-def check_finite(
-    value: Tensor, name: str, remedy: str = "remove those rows or impute them first"
-) -> None:
-    """Raise if a tensor holds NaN or infinity."""
+def check_finite(value: Tensor, name: str, remedy: str = _REMEDY, *, gaps: bool = False) -> None:
+    """Raise if a tensor holds NaN or infinity; with gaps, only if it holds infinity."""
     if value.device.type == "meta":
         raise InputError(f"{name} is on the meta device and holds no values")
     if value.is_cuda and may_not_wait():
         return
     if math.isfinite(float(value.detach().sum())):  # one pass; large numbers may have no sum
         return
-    bad = ~torch.isfinite(value)
+    bad = torch.isinf(value) if gaps else ~torch.isfinite(value)
     if bad.any():
+        kind = "infinite" if gaps else "NaN or infinite"
         raise InputError(
-            f"{name} holds {int(bad.sum())} NaN or infinite values of {value.numel()}: {remedy}"
+            f"{name} holds {int(bad.sum())} {kind} values of {value.numel()}: {remedy}"
         )
 
 
@@ -153,8 +178,11 @@ def may_not_wait() -> bool:
     return torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode() == 2
 
 
-def check_distribution(dist: object) -> Distribution:
-    """Check that `dist` is a torch distribution over vectors, with at least one batch axis."""
+def check_distribution(dist: object, *, gaps: bool = False) -> Distribution:
+    """Check that `dist` is a torch distribution over vectors, with at least one batch axis.
+
+    Samples with missing values are refused unless there may be gaps.
+    """
     if not isinstance(dist, Distribution):
         raise InputTypeError(
             f"dist must be a torch.distributions.Distribution, got {type(dist).__name__}: "
@@ -175,28 +203,31 @@ def check_distribution(dist: object) -> Distribution:
         )
     if 0 in batch + event:
         raise ShapeError(f"dist is empty: batch_shape {batch}, event_shape {event}")
+    if not gaps and getattr(dist, "has_gaps", False):
+        raise InputError(f"dist holds samples with missing values: {_MISSING}")
     return dist
 
 
-def check_observations(dist: Distribution, y: object) -> Tensor:
+def check_observations(dist: Distribution, y: object, *, gaps: bool = False) -> Tensor:
     """Convert `y` and match it to the rows and targets of `dist`.
 
     Args:
         dist: a distribution with `batch_shape (..., N)` and `event_shape (D,)`.
         y: observations `(..., N, D)`; leading stack axes may be left out, or have size 1. Where
             there is one target, `(N,)` will do.
+        gaps: whether they may hold NaN.
 
     Returns:
-        A finite tensor of shape `batch_shape + (D,)`.
+        A tensor of shape `batch_shape + (D,)`, finite but for gaps.
     """
-    points = as_tensor(y, "y")
+    points = as_tensor(y, "y", gaps=gaps)
     reference = parameter_of(dist)
     if reference is not None:
         check_same_device(reference, points, ("dist", "y"))
         points = points.to(reference.dtype)
     if points.dim() == 1 and dist.event_shape == (1,):
         points = points.unsqueeze(-1)
-    points = as_points(points, "y")
+    points = as_points(points, "y", gaps=gaps, remedy=_REMEDY if gaps else _MISSING)
     shape, stack = dist.batch_shape + dist.event_shape, points.shape[-3::-1]
     stacks = len(stack) <= len(shape) - 2 and all(
         own in (1, wanted) for own, wanted in zip(stack, shape[-3::-1], strict=False)

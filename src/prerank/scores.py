@@ -6,6 +6,7 @@ rows.
 
 import math
 from collections.abc import Hashable
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from torch.distributions import (
 from prerank.adapters.dimension_matching import Names
 from prerank.adapters.named_arguments import NamedCall, accepts_names, in_blocks
 from prerank.distributions import Draws, GaussianMixture, draw
+from prerank.distributions.availability import SubEvents, divided
 from prerank.distributions.densities import log_density
 from prerank.distributions.magnitudes import (
     check_resolution,
@@ -84,6 +86,7 @@ def energy_score(
     member: Hashable | None = None,
     target: Names | None = None,
     rows: Names | None = None,
+    missing: str = "raise",
 ) -> Tensor:
     r"""Energy score of each row, from samples.
 
@@ -104,6 +107,8 @@ def energy_score(
             (`prerank.adapters.named_forecast`).
         target: the dimensions that form one event, likewise.
         rows: the other dimensions, likewise.
+        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The score is that
+            of the targets that are there, NaN without any: compare it over the same ones.
 
     Returns:
         `(*batch_shape,)`, one value per row, differentiable where `dist` has `rsample` or is an
@@ -116,6 +121,10 @@ def energy_score(
         tensor([0.5000])
     """
     _check_estimator(estimator)
+    division = divided(dist, y, missing, n_samples=n_samples, generator=generator)
+    if division is not None:
+        of_part = partial(energy_score, estimator=estimator, **division.noise)
+        return division.scattered(lambda part: of_part(part.dist, part.y))
     observed, draws = _score_inputs(dist, y, n_samples, generator)
     factor = row_factors(sample_spans(draws.points), observed)
     if factor is not None:  # distances of very large and very small numbers have no squares
@@ -157,6 +166,7 @@ def variogram_score(
     member: Hashable | None = None,
     target: Names | None = None,
     rows: Names | None = None,
+    missing: str = "raise",
 ) -> Tensor:
     r"""Variogram score of each row (Scheuerer and Hamill, 2015).
 
@@ -173,12 +183,20 @@ def variogram_score(
             (`prerank.adapters.named_forecast`).
         target: the dimensions that form one event, likewise.
         rows: the other dimensions, likewise.
+        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The score is that
+            of the pairs of targets that are there, NaN without any: compare it over the same ones.
 
     Returns:
         `(*batch_shape,)`. The sum runs over ordered pairs, as in scoringrules. The mean over
         samples stands for the expectation, which adds the variance of that mean to the score.
     """
     as_positive(p, "p")
+    division = divided(dist, y, missing, n_samples=n_samples, generator=generator)
+    if division is not None:
+        of_part = partial(variogram_score, p=p, **division.noise)
+        return division.scattered(
+            lambda part: of_part(part.dist, part.y, weights=_of_targets(weights, part)), fewest=2
+        )
     observed, draws = _score_inputs(dist, y, n_samples, generator)
     dim = observed.shape[-1]
     pair = torch.triu_indices(dim, dim, 1, device=observed.device)
@@ -220,6 +238,7 @@ def crps(
     member: Hashable | None = None,
     target: Names | None = None,
     rows: Names | None = None,
+    missing: str = "raise",
 ) -> Tensor:
     r"""Continuous ranked probability score of each target.
 
@@ -237,12 +256,18 @@ def crps(
             (`prerank.adapters.named_forecast`).
         target: the dimensions that form one event, likewise.
         rows: the other dimensions, likewise.
+        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The score is NaN
+            where a target is missing.
 
     Returns:
         `(*batch_shape, D)`.
     """
-    check_distribution(dist)
     _check_estimator(estimator)
+    division = divided(dist, y, missing, n_samples=n_samples, generator=generator)
+    if division is not None:
+        of_part = partial(crps, estimator=estimator, **division.noise)
+        return division.scattered(lambda part: of_part(part.dist, part.y), of_targets=True)
+    check_distribution(dist)
     margins = _gaussian_margins(dist)
     if margins is not None:
         at = check_observations(dist, y)
@@ -279,6 +304,13 @@ def _line_distances(points: Tensor, at: Tensor, mass: Tensor) -> tuple[Tensor, T
         ordered, share = sort_lines_(lines).mT.contiguous(), mass[:, :1]
     signed = 2 * share.cumsum(0) - share - 1
     return (mass * centred.abs()).sum(0), 2 * (share * ordered * signed).sum(0)
+
+
+def _of_targets(weights: object, part: SubEvents) -> Tensor | None:
+    """Weights `(D, D)` of the pairs of available targets."""
+    if weights is None:
+        return None
+    return as_tensor(weights, "weights")[part.targets][:, part.targets]
 
 
 def _score_inputs(

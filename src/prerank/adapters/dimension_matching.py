@@ -25,6 +25,7 @@ def named_forecast(
     target: Names | None = None,
     rows: Names | None = None,
     name: str = "dist",
+    missing: str = "raise",
 ) -> NamedForecast:
     """Match samples with observations by the labels of each dimension they share.
 
@@ -39,6 +40,7 @@ def named_forecast(
         target: the dimensions whose places form one event; none by default.
         rows: the other dimensions, in the order of the rows; by default that of `y`.
         name: of the argument `dist`, for messages.
+        missing: `"available"` where values may be NaN.
 
     Raises:
         InputError: where dimensions, labels, variables or units differ; the message names them.
@@ -64,10 +66,10 @@ def named_forecast(
             "of the Dataset"
         )
     samples = named_samples(dist, member=member, target=target, rows=rows, name=name)
-    missing = [v for v in samples.variables if v not in y.data_vars]
-    if missing:
+    absent = [v for v in samples.variables if v not in y.data_vars]
+    if absent:
         raise InputError(
-            f"y has no variable {quoted(missing)}, of which {name} has samples; it has "
+            f"y has no variable {quoted(absent)}, of which {name} has samples; it has "
             f"{quoted(y.data_vars)}: name them alike, or choose some, as in {name}[['t2m']]"
         )
     observed = Field("y", y, samples.variables, None, samples.rows, samples.target)
@@ -78,7 +80,7 @@ def named_forecast(
         observed = Field("y", y, samples.variables, None, own, samples.target)
         samples = Field(name, dist, samples.variables, samples.member, own, samples.target)
     _check_units(samples, observed)
-    return NamedForecast(samples.at(_places(samples, observed)), observed)
+    return NamedForecast(samples.at(_places(samples, observed)), observed, missing)
 
 
 def named_samples(

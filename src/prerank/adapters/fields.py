@@ -94,19 +94,23 @@ class Field:
         """The field at some places, by the name of their dimension."""
         return replace(self, given=self.given.isel(places))
 
-    def values(self) -> npt.NDArray[Any]:
+    def values(self, *, gaps: bool = False) -> npt.NDArray[Any]:
         """Values `(*lead, D)` of the whole field, in memory, with one axis for all rows.
+
+        Args:
+            gaps: whether values may be missing.
 
         Returns:
             `(S, N, D)`, or `(N, D)` without members.
 
         Raises:
-            InputError: where a value is missing; the message says how many and where.
+            InputError: where a value is missing or infinite; the message says how many and where.
         """
         order = (*self.lead, *self.target)
         parts = [array.transpose(*order).to_numpy() for array in self.arrays]
         values = np.stack(parts, len(self.lead)) if self.variables else parts[0]
-        self._refuse_missing(values)
+        if values.dtype.kind == "f":
+            self._refuse(np.isinf(values) if gaps else ~np.isfinite(values), gaps)
         return values.reshape(*self._members(), self.n, -1)
 
     def like(self, values: npt.NDArray[Any]) -> Any:
@@ -131,11 +135,8 @@ class Field:
         new = old.transpose(*self.lead, *self.target).copy(data=kept).transpose(*old.dims)
         return new.drop_encoding()  # numbers that were packed may not fit into so few bits any more
 
-    def _refuse_missing(self, values: npt.NDArray[Any]) -> None:
+    def _refuse(self, bad: npt.NDArray[np.bool_], gaps: bool) -> None:
         """Raise where values `(*lead, variables, *target)` are missing or infinite."""
-        if values.dtype.kind != "f":
-            return
-        bad = ~np.isfinite(values)
         if not bad.any():
             return
         members = len(self._members())
@@ -146,9 +147,11 @@ class Field:
         names |= {dim: self.place_names(dim) for dim in self.target}
         first = np.unravel_index(int(bad.argmax()), bad.shape)
         words = [f"{dim}={known[k]}" for (dim, known), k in zip(names.items(), first, strict=True)]
+        kind = "infinite" if gaps else "missing or infinite"
+        remedy = "" if gaps else ", or pass missing='available' to diagnose, pit or a score"
         raise InputError(
-            f"{self.name} has {int(bad.sum()):,} missing or infinite values of {bad.size:,}, in "
+            f"{self.name} has {int(bad.sum()):,} {kind} values of {bad.size:,}, in "
             f"{int(in_row.sum()):,} of {in_row.size:,} rows, the first at {', '.join(words)}: "
             f"leave out what has such values, as in y.dropna({str(self.rows[0])!r}), and select "
-            "the same labels of both"
+            f"the same labels of both{remedy}"
         )

@@ -111,6 +111,7 @@ def accepts_names(
                 refuse_names(**named)
                 return function(*args, **kwargs)
             dims = {name: named[name] for name in _DIMENSIONS}
+            dims |= {"missing": given["missing"]} if "missing" in given else {}
             found = {
                 name: named_forecast(given.pop(name), given["y"], name=name, **dims)
                 for name in forecasts

@@ -12,7 +12,7 @@ from prerank.adapters.fields import Field
 from prerank.coordinates import quoted
 from prerank.distributions import Ensemble
 from prerank.errors import InputError, InputTypeError
-from prerank.inputs import is_named
+from prerank.inputs import as_missing, is_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,20 +30,22 @@ class NamedForecast:
     Attributes:
         samples: the forecast.
         observed: the observations.
+        missing: `"available"` where values may be.
     """
 
     samples: Field
     observed: Field
+    missing: str = "raise"
 
     @cached_property
     def dist(self) -> Ensemble:
         """All samples, in memory: `batch_shape (N,)`, `event_shape (D,)`."""
-        return Ensemble(self.samples.values())
+        return self._ensemble(self.samples)
 
     @cached_property
     def y(self) -> "pd.DataFrame":
         """All observations `(N, D)`: columns name the components, the index the rows."""
-        return _table(self.observed)
+        return self._table(self.observed)
 
     def blocks(self, values: int = _BLOCK_VALUES) -> Iterator[tuple[Ensemble, "pd.DataFrame"]]:
         """Samples and observations of some rows after others, read one block after the other.
@@ -67,7 +69,7 @@ class NamedForecast:
         step = max(1, values * size // (each * self.observed.n))
         for start in range(0, size, step):
             part = {first: slice(start, start + step)}
-            yield Ensemble(self.samples.at(part).values()), _table(self.observed.at(part))
+            yield self._ensemble(self.samples.at(part)), self._table(self.observed.at(part))
 
     def labels(self, value: object, what: str) -> Any:
         """Labels of the rows `(N,)` where a coordinate is named; other values as they are.
@@ -136,6 +138,19 @@ class NamedForecast:
         known = set(self.observed.units)
         return known.pop() if len(known) == 1 else None
 
+    def _ensemble(self, samples: Field) -> Ensemble:
+        return Ensemble(samples.values(gaps=as_missing(self.missing)), missing=self.missing)
+
+    def _table(self, observed: Field) -> "pd.DataFrame":
+        import pandas as pd
+
+        indexes = [observed.given.get_index(dim) for dim in observed.rows]
+        rows: Any = indexes[0]
+        if len(indexes) > 1:
+            rows = pd.MultiIndex.from_product(indexes, names=observed.rows)
+        values = observed.values(gaps=as_missing(self.missing))
+        return pd.DataFrame(values, rows, pd.Index(observed.targets))
+
     def _coordinate(self, name: str, what: str) -> Any:
         for field in (self.observed, self.samples):
             with suppress(KeyError):
@@ -151,13 +166,3 @@ class NamedForecast:
         fields = (self.samples, self.observed)
         every = {name: c for field in fields for name, c in field.given.coords.items()}
         return {name: c.variable for name, c in every.items() if set(c.dims) <= set(dims)}
-
-
-def _table(observed: Field) -> "pd.DataFrame":
-    import pandas as pd
-
-    indexes = [observed.given.get_index(dim) for dim in observed.rows]
-    rows: Any = indexes[0]
-    if len(indexes) > 1:
-        rows = pd.MultiIndex.from_product(indexes, names=observed.rows)
-    return pd.DataFrame(observed.values(), rows, pd.Index(observed.targets))

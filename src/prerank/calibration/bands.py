@@ -43,16 +43,17 @@ class ReliabilityBand(NamedTuple):
 
     Attributes:
         levels: `(L,)`.
-        lower: `(L,)`, a curve on the bound is still inside.
-        upper: `(L,)`, likewise.
-        n: number of PITs.
+        lower: `(L,)`, a curve on the bound is still inside; `(L, J)` where components have
+            different numbers of PITs.
+        upper: likewise.
+        n: number of PITs; `(J,)` where components have different ones.
         level: the probability that was asked for.
     """
 
     levels: Tensor
     lower: Tensor
     upper: Tensor
-    n: int
+    n: int | Tensor
     level: float
 
 
@@ -61,16 +62,18 @@ class HistogramBand(NamedTuple):
 
     Attributes:
         lower: smallest density, the same for every bin; a bar on the bound is still inside.
+            `(J,)` where components have different numbers of PITs.
         upper: largest density, likewise.
-        n: number of PITs.
+        n: number of PITs, likewise.
         bins: number of equal bins.
         level: the probability that was asked for.
-        coverage: the probability of the band, at least `level`: counts are discrete.
+        coverage: the probability of the band, at least `level`: counts are discrete. Of several
+            components that of the least one.
     """
 
-    lower: float
-    upper: float
-    n: int
+    lower: float | Tensor
+    upper: float | Tensor
+    n: int | Tensor
     bins: int
     level: float
     coverage: float

@@ -11,13 +11,15 @@ from torch import Tensor
 from prerank.calibration.dependence import Dependence, dependence_given_margins
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.evidence import ALL, Finding, pits_of_model
+from prerank.calibration.gaps import available_rows, gap_sizes
 from prerank.calibration.nulls import holm
 from prerank.calibration.sample_places import places_hold, sample_places
 from prerank.defaults import SIGNIFICANCE
+from prerank.errors import InputError
 from prerank.pits import ProjectedPIT
 from prerank.pits.ranks import WEIGHTED
 
-__all__ = ["MARGINAL", "NAMED_ALONE", "Causes", "causes_of"]
+__all__ = ["FEWEST_COMPLETE", "MARGINAL", "NAMED_ALONE", "Causes", "causes_of"]
 
 MARGINAL = "marginal"
 """The pre-rank whose components are the targets."""
@@ -34,6 +36,9 @@ NAMED_ALONE = SIGNIFICANCE / 3
 
 _TIED = 0.05
 """Shares of samples that tie with the observation above it are many."""
+
+FEWEST_COMPLETE = 10
+"""Fewest rows with all targets in which their dependence is tested."""
 
 _FEW = 10
 """Fewer samples than these do not show where an observation outside of them lies."""
@@ -74,7 +79,7 @@ def causes_of(
     *,
     seed: int = 0,
     rows: DependentRows | None = None,
-    pools: Callable[[], ProjectedPIT] | None = None,
+    pools: Callable[[], ProjectedPIT | None] | None = None,
 ) -> dict[int, Causes]:
     """Identify causes where a pre-rank fails; nothing is computed otherwise.
 
@@ -91,7 +96,8 @@ def causes_of(
         seed: of the replicates.
         rows: which of them depend on each other; none by default.
         pools: makes the PITs of those rows, with those of their pools, by which the dependence of
-            the targets is tested; all of `results` by default.
+            the targets is tested; all of `results` by default. Of these the rows with all targets
+            count.
 
     Returns:
         Causes by the number of the predictor. Those without a failure, with weighted samples or
@@ -111,21 +117,41 @@ def causes_of(
     return causes
 
 
+def _complete(
+    sample: ProjectedPIT | None, rows: DependentRows | None
+) -> tuple[ProjectedPIT | None, DependentRows | None]:
+    """The rows that have all targets; None where they are too few for the dependence of these."""
+    if sample is None or gap_sizes(sample.z) is None:
+        return sample, rows
+    at = available_rows(sample.z)
+    if len(at) < FEWEST_COMPLETE:
+        return None, rows
+    pools = (None if p is None else p[:, at] for p in (sample.null_pits, sample.targets))
+    try:
+        kept = None if rows is None else rows.of_rows(at)
+    except InputError:  # of too few times or clusters
+        return None, rows
+    return ProjectedPIT(sample.prerank, sample.z[at], sample.method, sample.ties, *pools), kept
+
+
 def _causes(
     z: Tensor,
-    sample: ProjectedPIT,
+    sample: ProjectedPIT | None,
     p_values: Sequence[float],
     targets: Sequence[str],
     seed: int,
     rows: DependentRows | None,
 ) -> Causes:
-    pool, values = sample.null_pits, sample.targets
+    pool = None if sample is None else sample.null_pits
     # Ranks among S samples say nothing about the tails beyond them.
-    resolution = 1 / (1 + len(pool)) if pool is not None and sample.method == "ranks" else 0.0
-    fragile = float(sample.ties.max()) > _TIED or (resolution > 0 and 1 / resolution <= _FEW)
-    dependence = None
-    if pool is not None:
-        own, others, ranked = sample.z, pool, resolution
+    ranked_pool = pool is not None and sample is not None and sample.method == "ranks"
+    resolution = 1 / (1 + len(pool)) if ranked_pool and pool is not None else 0.0
+    ties = 0.0 if sample is None else float(sample.ties.max())
+    fragile = ties > _TIED or (resolution > 0 and 1 / resolution <= _FEW)
+    dependence, (complete, kept) = None, _complete(sample, rows)
+    if complete is not None and complete.null_pits is not None:
+        pool, values = complete.null_pits, complete.targets
+        own, others, ranked = complete.z, pool, resolution
         if values is not None and not fragile:
             places = sample_places(values[0], values[1:])
             fragile = not places_hold(*places, len(values) - 1)
@@ -136,9 +162,9 @@ def _causes(
             others,
             resolution=ranked,
             independent=others is pool,
-            n_null=749 if rows is None else 199,  # for means and units only
+            n_null=749 if kept is None else 199,  # for means and units only
             generator=seed,
-            rows=rows,
+            rows=kept,
         )
     margins = z.double().cpu().numpy()
     return named_causes(margins, p_values, targets, dependence, resolution, rows, fragile=fragile)
@@ -157,7 +183,7 @@ def named_causes(
     """Name causes by their p-values.
 
     Args:
-        z: PITs `(N, D)` of the targets.
+        z: PITs `(N, D)` of the targets, NaN in gaps.
         p_values: of each target by itself.
         targets: their names.
         dependence: the test of the dependence; None for a single target.
@@ -172,7 +198,7 @@ def named_causes(
     )
 
     z = z.clip(1e-12, 1 - 1e-12)
-    smallest = min(holm(p_values))
+    smallest = float(np.nanmin(holm(p_values)))
     shared = shared_p_value(z, rows) if len(targets) > 1 else 1.0
     if fragile and min(smallest, shared) < SIGNIFICANCE:
         dependence = None

@@ -6,24 +6,23 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from prerank.calibration.bands import (
-    HistogramBand,
-    ReliabilityBand,
-    histogram_band,
-    reliability_band,
-)
-from prerank.calibration.curves import reliability_curve
+from prerank.calibration.bands import HistogramBand, ReliabilityBand
 from prerank.calibration.dependent_limits import dependent_limits
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.error import pce, pce_floor
-from prerank.calibration.intervals import mean_pce_limits, pce_limits
-from prerank.calibration.nulls import holm
-from prerank.calibration.rotations import (
-    ROTATIONS,
-    dependent_band,
-    dependent_evidence,
-    dependent_histogram_band,
+from prerank.calibration.gapped_rotations import gapped_evidence
+from prerank.calibration.gaps import (
+    band_of,
+    curve_of,
+    gap_sizes,
+    histogram_band_of,
+    mean_limits_of,
+    per_component,
+    without_gaps,
 )
+from prerank.calibration.intervals import ErrorLimits, pce_limits
+from prerank.calibration.nulls import holm
+from prerank.calibration.rotations import ROTATIONS
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.calibration.stand_ins import StandIns
 from prerank.calibration.uniformity import component_p_values, joint_p_value
@@ -75,6 +74,7 @@ class Finding:
     note: str
     lower: float = math.nan
     upper: float = math.nan
+    n: int | None = None
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def curve_shapes(
     dependence: DependentRows | None = None,
 ) -> list[DeviationShape]:
     """How the reliability curve of each component of PITs `(N, J)` deviates."""
-    curve = reliability_curve(z, levels=levels)
+    curve = curve_of(z, levels=levels)
     return deviation_shapes(curve, curve_band(z, dependence, level=level, levels=levels))
 
 
@@ -233,18 +233,14 @@ def curve_band(
     levels: int = LEVELS,
 ) -> ReliabilityBand:
     """The band of PITs `(N, J)`, wider where their rows depend on each other."""
-    if dependence is None:
-        return reliability_band(z.shape[-2], level=level, levels=levels)
-    return dependent_band(z, dependence, level=level, levels=levels)
+    return band_of(z, dependence, level=level, levels=levels)
 
 
 def bar_band(
     z: Tensor, dependence: DependentRows | None, *, bins: int, level: float = BAND_LEVEL
 ) -> HistogramBand:
     """The band of a histogram of PITs `(N, J)`, wider where their rows depend on each other."""
-    if dependence is None:
-        return histogram_band(len(z), bins, level)
-    return dependent_histogram_band(z, dependence, bins=bins, level=level)
+    return histogram_band_of(z, dependence, bins=bins, level=level)
 
 
 def evidence_of(
@@ -269,13 +265,18 @@ def evidence_of(
     every = sum(z.shape[-1] for z in pits.values())
     for label, z in pits.items():
         whole, *components = (f for f in findings if f.prerank == label and f.model == model)
-        rows, least = components or [whole], 0.0
+        every_row, least = components or [whole], 0.0
+        kept = [j for j, row in enumerate(every_row) if row.n != 0]
+        rows = [every_row[j] for j in kept]
+        if not rows:  # no row of a group has what this pre-rank needs
+            continue
         shapes: Sequence[DeviationShape | None] = [None] * len(rows)
         if whole.method != WEIGHTED:  # whose PITs are not exactly uniform: they have no band
-            own = z.reshape(-1, *z.shape[-2:])[model]
+            own = z.reshape(-1, *z.shape[-2:])[model][:, kept]
             if failing:
                 worst = own[:, [max(range(len(rows)), key=lambda j: rows[j].pce)]]
-                least = _lower_limit(worst, dependence, levels, 1 - (1 - BAND_LEVEL) / every)
+                worst, depend = without_gaps(worst, dependence)
+                least = _lower_limit(worst, depend, levels, 1 - (1 - BAND_LEVEL) / every)
             shapes = curve_shapes(own, levels=levels, dependence=dependence)
         parts = tuple(
             Part(row.component if components else label, row.pce, row.p_value, shape)
@@ -320,29 +321,36 @@ def _rows(
     stand_ins: StandIns | None,
 ) -> list[Finding]:
     """The finding for a pre-rank, then those for its components where there are several."""
-    n = result.z.shape[0]
-    floor = pce_floor(n, levels=levels)
-    errors = pce(result.z.double(), levels=levels)
+    z, sizes = result.z, gap_sizes(result.z)
+    errors = per_component(lambda own: pce(own.double(), levels=levels), z)
     weighted = result.method == WEIGHTED
     several = len(errors) > 1
-    floors, method = [floor] * len(errors), result.method
+    numbers = sizes or [len(z)] * len(errors)
+    floors = [pce_floor(n, levels=levels) if n else math.nan for n in numbers]
+    method = result.method
     limits = [(math.nan, math.nan)] * (1 + len(errors))
     p_values, overall = [math.nan] * len(errors), math.nan
-    if dependence is not None and not weighted:
-        found = dependent_evidence(
-            result.z, dependence, levels=levels, n_null=max(counts[-1], ROTATIONS), seed=seed
+    if not any(numbers):
+        method = "no values"
+    elif dependence is not None and not weighted:
+        found, own, whole = gapped_evidence(
+            z, dependence, levels=levels, n_null=max(counts[-1], ROTATIONS), seed=seed
         )
         floors, p_values, overall = [*found.floors], [*found.p_values], found.overall
         blunt, method = False, f"{method}, {dependence.method}"
-        own, whole = dependent_limits(result.z, dependence, levels=levels)
     elif not weighted:
         p_values, overall = _independent_p_values(result, counts, seed, stand_ins)
-        own, whole = (f(result.z, levels=levels) for f in (pce_limits, mean_pce_limits))
-    if not weighted:
+        own = ErrorLimits(*per_component(lambda own: pce_limits(own, levels=levels), z))
+        whole = mean_limits_of(z, levels=levels)
+    if any(numbers) and not weighted:
         limits = [(float(whole.lower), float(whole.upper))]
         limits += zip(own.lower.tolist(), own.upper.tolist(), strict=True)
-    rows = [(ALL, errors.mean(), sum(floors) / len(floors), overall, result.ties.mean())]
+    known = [j for j, n in enumerate(numbers) if n]
+    floor = sum(floors[j] for j in known) / len(known) if known else math.nan
+    rows = [(ALL, errors.nanmean(), floor, overall, result.ties.nanmean())]
     rows += zip(names, errors, floors, p_values, result.ties, strict=True) if several else ()
+    used = int((~z.isnan()).any(-1).sum())
+    of_rows = [None] * len(limits) if sizes is None else [used, *sizes]
     return [
         Finding(
             model=model,
@@ -358,8 +366,11 @@ def _rows(
             note=_note(float(ties), weighted, blunt and several and component == ALL),
             lower=lower,
             upper=upper,
+            n=n,
         )
-        for (component, error, floor, p, ties), (lower, upper) in zip(rows, limits, strict=False)
+        for (component, error, floor, p, ties), (lower, upper), n in zip(
+            rows, limits, of_rows, strict=False
+        )
     ]
 
 
@@ -367,7 +378,7 @@ def _independent_p_values(
     result: ProjectedPIT, counts: Sequence[int], seed: int, stand_ins: StandIns | None
 ) -> tuple[list[float], float]:
     """P-values of the components, and of the whole pre-rank."""
-    p_values = component_p_values(result.z).tolist()
+    p_values = per_component(component_p_values, result.z).tolist()
     overall, pool = p_values[0], result.null_pits
     if stand_ins is not None:
         overall = stand_ins.p_value(most=counts[-1], generator=seed)

@@ -101,12 +101,28 @@ def mean_pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVE
     pits = _checked(z, level)
     if pits.shape[1] == 1:
         return ErrorLimits(*(limit[0] for limit in pce_limits(pits, levels=levels, level=level)))
+    parts = mean_limit_parts(pits, levels=levels, level=level)
+    error, area, above = parts.mean(-1).unbind()
+    return limited(error, area + above, above)
+
+
+def mean_limit_parts(pits: Tensor, *, levels: int = LEVELS, level: float = BAND_LEVEL) -> Tensor:
+    """PCE, expected area and distance of the upper limit, whose means over components count.
+
+    Args:
+        pits: `(N, J)`.
+        levels: as in `pce`.
+        level: probability with which each limit holds.
+
+    Returns:
+        `(3, J)`, in float64.
+    """
     curve, root = level_cdf(pits, levels), math.sqrt(len(pits))
-    above = _quantile(len(pits), level) * _spread(pits, levels).mean() / root
+    above = _quantile(len(pits), level) * _spread(pits, levels) / root
     # The mean of |B(u)| is that of a normal variable with variance u (1 - u).
     guarded, larger = _guarded(curve, len(pits), level)
-    area = (2 / math.pi * guarded * (1 - guarded)).sqrt().mean() / larger
-    return limited(pce_of_curve(curve).mean(), area + above, above)
+    area = (2 / math.pi * guarded * (1 - guarded)).sqrt().mean(0) / larger
+    return torch.stack([pce_of_curve(curve), area, above])
 
 
 def _checked(z: object, level: float) -> Tensor:

@@ -65,7 +65,7 @@ def shared_p_value(z: Array, rows: DependentRows | None = None) -> float:
     that depend on each other the variance comes from the cosine projections.
 
     Args:
-        z: PITs `(N, D)`.
+        z: PITs `(N, D)`, NaN in gaps: the mean is that of the targets that a row has.
         rows: which of them depend on each other; none by default.
 
     Example:
@@ -73,11 +73,20 @@ def shared_p_value(z: Array, rows: DependentRows | None = None) -> float:
         >>> shared_p_value(z) > 0.05, shared_p_value(0.5 + 0.95 * (z - 0.5)) < 0.01
         (True, True)
     """
+    z, rows = _with_values(z, rows)
     if len(z) < 3 or z.shape[1] == 0:
         return 1.0
-    means = np.stack([score.mean(1) for score in _scores(z)], -1)
+    means = np.stack([np.nanmean(score, 1) for score in _scores(z)], -1)
     t, degrees = _johnson_t(means) if rows is None else _projected_t(means, rows)
     return min(1.0, 8 * float(stats.t.sf(np.abs(t).max(), degrees)))
+
+
+def _with_values(z: Array, rows: DependentRows | None) -> tuple[Array, DependentRows | None]:
+    """Rows with PITs of a target at least."""
+    at = np.flatnonzero(~np.isnan(z).all(1)) if z.shape[1] else np.arange(len(z))
+    if len(at) == len(z) or rows is None:
+        return z[at], rows
+    return z[at], rows.of_rows(torch.from_numpy(at))
 
 
 def _scores(z: Array) -> Iterator[Array]:
@@ -113,7 +122,7 @@ def deviation_kinds(
     """Name how PITs deviate from uniform, given that they do.
 
     Args:
-        z: PITs `(N,)` of one target, or `(N, D)` of several that are taken together.
+        z: PITs `(N,)` of one target, or `(N, D)` of several that are taken together; NaN in gaps.
         resolution: `1 / (S + 1)` for ranks among S samples, 0 for exact PITs. Up to six samples
             only tell a bias and a spread apart.
         of: from how many targets this one was chosen, since it stands out; each parameter costs
@@ -133,10 +142,11 @@ def deviation_kinds(
         >>> deviation_kinds(stats.norm.cdf(1.3 * np.random.default_rng(0).normal(size=500)))
         ('narrow',)
     """
-    together = z.reshape(len(z), -1)
+    together, rows = _with_values(z.reshape(len(z), -1), rows)
     weight = 1 / _dependence_factor(together, rows)
-    edges, cells = _cells(len(z), resolution)
-    places = np.searchsorted(edges, together.ravel())
+    edges, cells = _cells(len(together), resolution)
+    together = together[~np.isnan(together)]
+    places = np.searchsorted(edges, together)
     counts = np.float64(weight) * np.bincount(places, minlength=len(edges) + 1).astype(np.float64)
     best, chosen = _best_fit(counts, cells, _PRICE + 2 * math.log(of), _signs(like))
     if 3 in chosen and abs(best[1]) < _BESIDE_TAILS:
@@ -154,13 +164,14 @@ def _dependence_factor(z: Array, rows: DependentRows | None) -> float:
     if len(z) < 2 or (z.shape[1] == 1 and rows is None):
         return 1.0
     parts = np.stack([special.eval_legendre(degree, 2 * z - 1) for degree in range(1, 5)], -1)
-    of_rows = parts.mean(1)
+    of_rows = np.nanmean(parts, 1)
     if rows is None:
         variance = of_rows.var(0)
     else:
         projected = rows.projections(torch.from_numpy(of_rows - of_rows.mean(0))).numpy()
         variance = len(z) * np.square(projected[1:]).mean(0)
-    return max(1.0, *(variance * z.shape[1] / parts.var(0).mean(0)))
+    targets = (~np.isnan(z)).sum(1).mean()
+    return max(1.0, *(variance * targets / np.nanmean(np.nanvar(parts, 0), 0)))
 
 
 class _Cells(NamedTuple):

@@ -43,10 +43,11 @@ class PeriodMeans(NamedTuple):
 
     Attributes:
         periods: names, in order.
-        counts: rows of each, `(K,)`.
-        location: means of Z, `(K, J)`.
+        counts: rows of each, `(K,)`; `(K, J)` where components have different ones.
+        location: means of Z, `(K, J)`; NaN where a component has no rows.
         spread: means of :math:`|2Z - 1|`, `(K, J)`.
-        reach: how far from 1/2 both stay if the forecast is calibrated, `(2, K, J)`.
+        reach: how far from 1/2 both stay if the forecast is calibrated, `(2, K, J)`; 0
+            where a component has no rows.
         level: probability that the means of one component, of one kind, stay there in all periods.
     """
 

@@ -71,7 +71,7 @@ def serial_correlation(
     tests = 0
     for label, z in pits.items():
         columns = z.detach().double()
-        centred = columns - columns.mean(0)
+        centred = (columns - columns.nanmean(0)).nan_to_num(0)  # gaps tell nothing
         if rows is not None:
             units = torch.from_numpy(rows.units).to(z.device)
             centred = centred.new_zeros(rows.count, columns.shape[1]).index_add_(0, units, centred)

@@ -57,8 +57,8 @@ def deviation_shapes(curve: ReliabilityCurve, band: ReliabilityBand) -> list[Dev
             f"{tuple(observed.shape)}"
         )
     half_a_count = 0.5 / band.n  # a curve on the bound is inside, however it was rounded
-    below = observed < band.lower.unsqueeze(-1) - half_a_count
-    above = observed > band.upper.unsqueeze(-1) + half_a_count
+    lower, upper = (bound.reshape(len(observed), -1) for bound in (band.lower, band.upper))
+    below, above = observed < lower - half_a_count, observed > upper + half_a_count
     outside = (below | above).any(0)
     deviation = observed - band.levels.unsqueeze(-1)
     orders = torch.arange(1, 3, dtype=torch.float64).unsqueeze(-1)

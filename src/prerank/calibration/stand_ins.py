@@ -62,7 +62,8 @@ class StandIns:
         """Count the PITs of the next rows.
 
         Args:
-            z: of the observations, then of M stand-ins, `(M + 1, N, J)`.
+            z: of the observations, then of M stand-ins, `(M + 1, N, J)`. Gaps, which all of a row
+                have in common, are not counted.
         """
         sets, n, components = z.shape
         if not self.rows:
@@ -74,12 +75,13 @@ class StandIns:
             self._group_rows *= 2
         groups = torch.arange(self.rows, self.rows + n) // self._group_rows
         first, last = int(groups[0]), int(groups[-1]) + 1
-        keys = tail_buckets(MANY_ROWS)(z.cpu())
+        present = ~z.isnan().cpu()
+        keys = tail_buckets(MANY_ROWS)(z.cpu().masked_fill(~present, 0))
         keys += n_cells * torch.arange(components)
         keys += components * n_cells * torch.arange(sets).reshape(-1, 1, 1)
         keys += sets * components * n_cells * (groups - first).unsqueeze(-1)
         part = self._tables[first:last]
-        part += torch.bincount(keys.flatten(), minlength=part.numel()).reshape(part.shape)
+        part += torch.bincount(keys[present], minlength=part.numel()).reshape(part.shape)
         self.rows += n
 
     def p_value(self, *, most: int, generator: torch.Generator | int | None = None) -> float:

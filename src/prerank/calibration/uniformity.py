@@ -111,15 +111,18 @@ def cell_statistics(counts: Tensor, levels_of: int) -> tuple[Tensor, Tensor]:
     """Mean of A over the components, and the smallest of their p-values, from counts of PITs.
 
     Args:
-        counts: of the cells between levels, `(b, J, L + 1)`; each row has n PITs.
+        counts: of the cells between levels, `(b, J, L + 1)`; the sums over these, which components
+            with gaps have different, are the same for all b.
         levels_of: the levels are `tail_levels` of so many PITs.
 
     Returns:
-        `(b,)` each.
+        `(b,)` each. The p-values are among replicates of the largest number of PITs, which brings
+        all components to one scale.
     """
-    n = int(counts[0, 0].sum())
-    area, peak = _statistics(counts, n, levels_of)
-    return area.mean(-1), _least(area, peak, n, levels_of).amin(-1)
+    sizes = counts[0].sum(-1)
+    parts = [_statistics(counts[:, sizes == n], int(n), levels_of) for n in sizes.unique() if n > 0]
+    area, peak = (torch.cat(one, -1) for one in zip(*parts, strict=True))
+    return area.mean(-1), _least(area, peak, int(sizes.max()), levels_of).amin(-1)
 
 
 def joint_p_value(
@@ -128,8 +131,8 @@ def joint_p_value(
     """P-value of several components together, by members of the pools in the observation's place.
 
     Args:
-        z: PITs of the observations, `(N, J)`.
-        null_pits: PITs of the other members of each pool, `(R, N, J)`.
+        z: PITs of the observations, `(N, J)`, NaN in gaps.
+        null_pits: PITs of the other members of each pool, `(R, N, J)`, with the same gaps.
         n_null: number of replicates.
         generator: source of the choices.
 
@@ -138,16 +141,22 @@ def joint_p_value(
         statistics is extreme.
     """
     n, components = z.shape
-    n_cells = len(tail_levels(n)) + 1
-    cells = torch.cat([tail_cells(z).unsqueeze(0), tail_cells(null_pits)])
+    n_cells = len(tail_levels(n)) + 2  # the last one for gaps
+    cells = torch.cat([_cells_and_gaps(z.unsqueeze(0)), _cells_and_gaps(null_pits)])
     own = cells[:1] + torch.arange(components, device=cells.device) * n_cells
     drawn = stand_in_keys(cells, n_cells=n_cells, n_null=n_null, generator=generator)
     mean, worst = [], []
     for keys in (own, *drawn):
-        average, smallest = cell_statistics(key_counts(keys, n_cells).cpu(), n)
+        average, smallest = cell_statistics(key_counts(keys, n_cells)[..., :-1].cpu(), n)
         mean.append(average)
         worst.append(smallest)
     return smallest_rank(torch.stack([-torch.cat(mean), torch.cat(worst)]))
+
+
+def _cells_and_gaps(z: Tensor) -> Tensor:
+    """`tail_cells`, and one more cell for gaps."""
+    gaps = z.isnan()
+    return tail_cells(z.masked_fill(gaps, 0)).masked_fill(gaps, len(tail_levels(z.shape[-2])) + 1)
 
 
 def smallest_rank(values: Tensor) -> float:
@@ -195,7 +204,7 @@ def _tail_share(values: Tensor, null: Tensor) -> Tensor:
     return (1 + len(null) - at) / (len(null) + 1)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _null(n: int, levels_of: int) -> _Null:
     levels = tail_levels(levels_of).numpy()
     shares = np.diff(levels, prepend=0, append=1)

@@ -43,6 +43,13 @@ class Scale(StrEnum):
     SAMPLES = "samples"
 
 
+class Missing(StrEnum):
+    """What is done where values are missing."""
+
+    RAISE = "raise"
+    AVAILABLE = "available"
+
+
 _SCALE = Scale(SCALE)
 
 
@@ -92,6 +99,13 @@ def diagnose(
             "of its samples."
         ),
     ] = _SCALE,
+    missing: Annotated[
+        Missing,
+        typer.Option(
+            help="Missing values: raise an error, or use the targets that are available in each "
+            "row (valid if whether a value is missing does not depend on the values)."
+        ),
+    ] = Missing.RAISE,
     raw_units: Annotated[
         bool, typer.Option("--raw-units", help="Deprecated: use --scale none.")
     ] = False,
@@ -157,13 +171,14 @@ def diagnose(
                 inputs=inputs,
                 time=time,
                 cluster=cluster,
+                missing=missing,
             )
         notes = [f"Note: {remark}." for remark in forecasts.remarks]
         with working("diagnosing", quiet):
             y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
-            dist, groups = Ensemble(forecasts.samples), forecasts.groups
+            dist, groups = Ensemble(forecasts.samples, missing=missing), forecasts.groups
             options: dict[str, Any] = {"preranks": preranks, "scale": str(scale), "generator": seed}
-            options |= {"time": forecasts.times, "cluster": forecasts.clusters}
+            options |= {"time": forecasts.times, "cluster": forecasts.clusters, "missing": missing}
             diagnosis: Diagnosis | GroupedDiagnosis
             if groups is None:
                 diagnosis = diagnose_(dist, y, **options)

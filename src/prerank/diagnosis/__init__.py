@@ -3,8 +3,9 @@
 from prerank.calibration.evidence import ALL, Finding
 from prerank.diagnosis.comparison import Comparison, compare
 from prerank.diagnosis.diagnoser import Diagnoser
-from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
+from prerank.diagnosis.diagnoses import Diagnosis
 from prerank.diagnosis.equivalence import Equivalence
+from prerank.diagnosis.grouped_diagnosis import GroupedDiagnosis
 from prerank.diagnosis.measurement import diagnose, diagnose_by
 from prerank.diagnosis.monitors import Monitor
 from prerank.diagnosis.omnibus_check import check_omnibus

@@ -1,25 +1,35 @@
 """A diagnosis of rows that come batch by batch, or block by block of too many to hold at once."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.calibration import member_remarks, tie_remarks
-from prerank.calibration.causes import MARGINAL
+from prerank.calibration.causes import FEWEST_COMPLETE, MARGINAL
 from prerank.calibration.error import CollectedPITs
+from prerank.calibration.gaps import available_rows
 from prerank.calibration.stand_ins import STAND_INS, StandIns, ThinnedRows
 from prerank.defaults import LEVELS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoses import Diagnosis
-from prerank.diagnosis.judgement import Measurement, asked_of_batches, scaled_pits
+from prerank.diagnosis.judgement import (
+    Measurement,
+    asked_of_batches,
+    gapped_pits,
+    scaled_pits,
+    without_rows,
+)
 from prerank.distributions import Ensemble, draw, rows_of
 from prerank.distributions.affine import divisors_of
+from prerank.distributions.availability import SubEvents, has_gaps, separable, sub_events
 from prerank.distributions.magnitudes import resolution_remarks
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import (
     as_count,
     as_generator,
+    as_missing,
     check_distribution,
     check_observations,
     column_names,
@@ -53,6 +63,7 @@ class Diagnoser:
         n_null: as for `diagnose`.
         generator: a generator or seed; its stream runs on from batch to batch.
         units: as for `diagnose`.
+        missing: as for `diagnose`. Remarks then look at rows with all targets.
 
     Example:
         >>> from torch.distributions import MultivariateNormal
@@ -74,7 +85,9 @@ class Diagnoser:
         n_null: int = N_NULL,
         generator: torch.Generator | int | None = SEED,
         units: str | None = None,
+        missing: str = "raise",
     ) -> None:
+        self._gaps = as_missing(missing)
         if isinstance(scale, str) and scale == "samples":
             raise InputError(
                 "scale='samples' needs the samples of all rows at once: pass divisors, such as "
@@ -100,7 +113,7 @@ class Diagnoser:
             dist: `batch_shape (N,)`, `event_shape (D,)`.
             y: observations `(N, D)`; a DataFrame's columns name the targets.
         """
-        check_distribution(dist)
+        check_distribution(dist, gaps=self._gaps)
         if len(dist.batch_shape) != 1:
             raise ShapeError(
                 f"dist must have batch_shape (N,), got {tuple(dist.batch_shape)}: diagnose the "
@@ -111,7 +124,9 @@ class Diagnoser:
             raise InputError(f"the targets are {targets}, those of earlier rows {self._targets}")
         if isinstance(dist, Ensemble):
             dist = dist.at_precision_of(y)
-        observed = check_observations(dist, y)
+        observed = check_observations(dist, y, gaps=self._gaps)
+        if self._gaps:  # in all batches alike
+            dist = separable(dist, n_samples=self.n_samples, generator=self._generator)
         divisors, words = divisors_of(self.scale, dist, observed, self.units)
         if not self.rows:
             terms, self._skipped = asked_of_batches(dist, self.preranks)
@@ -138,13 +153,19 @@ class Diagnoser:
         """The diagnosis of all rows so far; more may be added afterwards."""
         if not self.rows:
             raise InputError("no rows yet: call update(dist, y) first")
-        stand_ins = {p.prerank.label: p.stand_ins for p in self._parts if p.stand_ins is not None}
+        parts = {p.prerank: p for p in self._parts if p.method}
+        skipped = without_rows([p.prerank for p in self._parts], parts, self.preranks)
+        if not parts:
+            raise InputError("no row has a value of a target: nothing can be said")
+        stand_ins = {
+            p.prerank.label: p.stand_ins for p in parts.values() if p.stand_ins is not None
+        }
         # Not from the stream of the draws: looking does not change what comes.
         seed = torch.Generator().manual_seed(self.rows)
         measured = Measurement(
-            results=tuple(part.result(self.rows) for part in self._parts),
+            results=tuple(part.result() for part in parts.values()),
             targets=self._targets,
-            skipped=self._skipped,
+            skipped=self._skipped | skipped,
             remarks=self._opening.remarks(self._targets),
             null_seed=int(torch.randint(2**31, (), generator=seed)),
             units=self._words,
@@ -157,19 +178,23 @@ class Diagnoser:
     def _add(
         self, dist: Distribution, y: Tensor, divisors: Tensor | None, *, coming: int = 0
     ) -> None:
-        results = scaled_pits(
-            dist,
-            y,
-            tuple(part.prerank for part in self._parts),
-            divisors,
-            n_samples=self.n_samples,
-            generator=self._generator,
-            with_null_pits=True,
-            null_members=STAND_INS,
-        )
-        for part, result in zip(self._parts, results, strict=True):
-            part.check(result)
-        for part, result in zip(self._parts, results, strict=True):
+        terms = tuple(part.prerank for part in self._parts)
+        options: dict[str, Any] = {"n_samples": self.n_samples, "generator": self._generator}
+        options |= {"with_null_pits": True, "null_members": STAND_INS}
+        gaps = has_gaps(dist, y)
+        if gaps:
+            found = gapped_pits(dist, y, terms, divisors, **options)
+        else:
+            results = scaled_pits(dist, y, terms, divisors, **options)
+            found = dict(zip(terms, results, strict=True))
+        for part in self._parts:
+            if part.prerank in found:
+                part.check(found[part.prerank])
+        for part in self._parts:
+            if part.prerank not in found:
+                part.skip(len(y))
+                continue
+            result = found[part.prerank]
             part.add(result)
             if part.prerank.label == MARGINAL and result.null_pits is not None:
                 if result.method == "ranks":  # of these rows all are ranked, if a cause is wanted
@@ -177,15 +202,22 @@ class Diagnoser:
                     self._thinned.add(y.unsqueeze(0), points.detach(), coming=coming)
                 else:
                     self._thinned.add(result.z.unsqueeze(0), result.null_pits, coming=coming)
-        self._opening.add(dist, y)
+        whole = [SubEvents(torch.arange(len(y)), torch.arange(y.shape[-1]), dist, y)]
+        for one in sub_events(dist, y) if gaps else whole:
+            if len(one.targets) == y.shape[-1]:
+                self._opening.add(one.dist, one.y)
         self.rows += len(y)
 
-    def _pools(self) -> ProjectedPIT:
-        """PITs of the targets in some rows, with those of their pools."""
+    def _pools(self) -> ProjectedPIT | None:
+        """PITs of the targets in some rows that have all, with those of their pools."""
         [part] = [part for part in self._parts if part.prerank.label == MARGINAL]
         kept = self._thinned.values
+        if bool(kept.isnan().any()):
+            kept = kept[:, available_rows(kept.movedim(0, 1).flatten(1))]
+            if kept.shape[1] < FEWEST_COMPLETE:
+                return None
         if part.method != "ranks":
-            return replace(part.result(self.rows), z=kept[0], null_pits=kept[1:])
+            return replace(part.result(), z=kept[0], null_pits=kept[1:])
         dist, source = Ensemble(kept[1:]), torch.Generator().manual_seed(self.rows)
         [found] = project_pits(
             dist, kept[0], (part.prerank,), generator=source, with_null_pits=True
@@ -201,7 +233,9 @@ class _Part:
     pits: CollectedPITs = field(default_factory=CollectedPITs)
     method: str = ""
     ties: Tensor | None = None
+    counts: Tensor | None = None
     stand_ins: StandIns | None = None
+    skipped: int = 0
 
     def check(self, result: ProjectedPIT) -> None:
         self.pits.check(result.z)
@@ -211,19 +245,33 @@ class _Part:
                 f"{self.method}: diagnose them separately"
             )
 
+    def skip(self, rows: int) -> None:
+        """Leave out the next rows, none of which has enough targets."""
+        self.skipped += rows
+
     def add(self, result: ProjectedPIT) -> None:
-        self.pits.add(result.z)
+        pool = [result.z] if result.null_pits is None else [result.z, *result.null_pits]
+        z = torch.stack(pool).to(result.z)
+        if self.skipped:
+            z = torch.cat([z.new_full((len(z), self.skipped, z.shape[-1]), torch.nan), z], 1)
+            self.skipped = 0
+        self.pits.add(z[0])
         self.method = result.method
-        weighted = result.ties.double() * len(result.z)
+        counts = (~result.z.isnan()).sum(-2).double()
+        weighted = torch.where(counts > 0, result.ties.double() * counts, 0)
         self.ties = weighted if self.ties is None else self.ties + weighted
+        self.counts = counts if self.counts is None else self.counts + counts
         if result.null_pits is not None:
             self.stand_ins = self.stand_ins or StandIns()
-            self.stand_ins.add(torch.cat([result.z.unsqueeze(0), result.null_pits.to(result.z)]))
+            self.stand_ins.add(z)
 
-    def result(self, rows: int) -> ProjectedPIT:
+    def result(self) -> ProjectedPIT:
         assert self.ties is not None
+        assert self.counts is not None
         z = self.pits.together
-        return ProjectedPIT(self.prerank, z, self.method, (self.ties / rows).to(z))
+        if self.skipped:
+            z = torch.cat([z, z.new_full((self.skipped, z.shape[-1]), torch.nan)])
+        return ProjectedPIT(self.prerank, z, self.method, (self.ties / self.counts).to(z))
 
 
 class _OpeningRows:
@@ -253,6 +301,8 @@ class _OpeningRows:
 
     def remarks(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """Sentences on all that was seen."""
+        if not self._points:
+            return ()
         dist, y = Ensemble(torch.cat(self._points, 1)), torch.cat(self._observed)
         of_members = member_remarks(dist, y) if self._members else ()
         return (*tie_remarks(dist, y, targets), *of_members, *dict.fromkeys(self._remarks))

@@ -1,7 +1,7 @@
-"""Diagnoses of one or several predictors, and of groups of rows: tables, words, pictures, pages."""
+"""Diagnoses of one or several predictors: tables, words, pictures, pages."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -10,44 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from prerank.calibration import (
-    ReliabilityCurve,
-    default_bins,
-    pce_floor,
-    pit_histogram,
-    reliability_curve,
-)
+from prerank.calibration import ReliabilityCurve, default_bins, pce_floor
 from prerank.calibration.causes import MARGINAL, Causes
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.evidence import ALL, Finding, bar_band, curve_band, evidence_of
-from prerank.calibration.periods import period_means, periods_of
+from prerank.calibration.gaps import curve_of, fewest_pits, histogram_of, period_means_of
+from prerank.calibration.periods import periods_of
 from prerank.calibration.serial_correlation import SerialCorrelation
 from prerank.coordinates import quoted
 from prerank.defaults import BAND_LEVEL, LEVELS, UNITS
+from prerank.diagnosis.absences import absence_words
 from prerank.diagnosis.diagnosis_page import diagnosis_page
-from prerank.diagnosis.equivalence import Equivalence, equivalence_of
+from prerank.diagnosis.equivalence import Equivalence, equivalence_of, with_claim
 from prerank.diagnosis.verdict import Verdict, reach_verdict, target_words
 from prerank.errors import InputError
 from prerank.extras import needed_by
 from prerank.inputs import as_count
 from prerank.pits.ranks import WEIGHTED
 from prerank.report import (
-    HistogramGrid,
     PITHistogramDisplay,
     ReliabilityDisplay,
     ReliabilityGrid,
     TimelineDisplay,
 )
 from prerank.report.html import write_page
-from prerank.report.wording import aligned_lines, listed, p_phrase, p_text
+from prerank.report.wording import aligned_lines, p_phrase, p_text
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["Diagnosis", "GroupedDiagnosis"]
-
-_NAMED_GROUPS = 3
+__all__ = ["Diagnosis", "label_among"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ class Diagnosis:
 
     Attributes:
         findings: the rows of the table.
-        pits: PITs of each pre-rank by label, `(..., N, J)`.
+        pits: PITs of each pre-rank by label, `(..., N, J)`, NaN where values were missing.
         skipped: label and reason of each pre-rank that does not apply.
         levels: number of levels of PCE and curves.
         common_remarks: what else was noticed of the forecast, in sentences.
@@ -112,7 +105,8 @@ class Diagnosis:
         `excess` (pce - floor), `p_value`, `p_holm` (corrected over the pre-ranks; only in their
         rows), `ties` (fraction of samples that tie with the observation), `method`, `note`, `lower`
         and `upper` (limits of the true error, each at 95 %). For a stack of
-        predictors a first column `model` numbers them, and Holm is applied within each.
+        predictors a first column `model` numbers them, and Holm is applied within each. Where
+        values are missing, a last column `n` has the number of rows that were used.
         """
         import pandas as pd
 
@@ -124,12 +118,17 @@ class Diagnosis:
         if len(self._models) == 1:
             for record in records:
                 del record["model"]
+        whole = all(finding.n is None for finding in self.findings)
+        for record in records:
+            n = record.pop("n")
+            if not whole:
+                record["n"] = self.n if n is None else n
         return records
 
     @cached_property
     def curves(self) -> dict[str, ReliabilityCurve]:
         """Reliability curve of each pre-rank by label."""
-        return {label: reliability_curve(z, levels=self.levels) for label, z in self.pits.items()}
+        return {label: curve_of(z, levels=self.levels) for label, z in self.pits.items()}
 
     def displays(self, *, model: int = 0, level: float = BAND_LEVEL) -> list[ReliabilityDisplay]:
         """Reliability diagrams of one predictor, one for each pre-rank, not yet drawn.
@@ -162,17 +161,17 @@ class Diagnosis:
         Args:
             model: which one, of a stack of predictors.
             level: probability of the band; weighted samples have none.
-            bins: number of bins; 20 by default, or 10 where there are fewer than 400 rows.
+            bins: number of bins; 20 by default, or 10 where a component has fewer than 400 PITs.
         """
-        count = default_bins(self.n) if bins is None else bins
         histograms = []
         for curve in self.displays(model=model, level=level):
             z = self.pits[curve.label]
             own = z.reshape(-1, *z.shape[-2:])[model]
+            count = default_bins(fewest_pits([own])) if bins is None else bins
             band = bar_band(own, self.dependence, bins=count, level=level)
             histograms.append(
                 PITHistogramDisplay(
-                    pit_histogram(own, bins=count),
+                    histogram_of(own, bins=count),
                     None if curve.band is None else band,
                     label=curve.label,
                     names=curve.names,
@@ -193,7 +192,8 @@ class Diagnosis:
     ) -> TimelineDisplay:
         """Bias and spread of the PITs of one pre-rank in each period, not yet drawn.
 
-        Where the diagnosis was given `time` or `cluster`, the band allows for the dependence.
+        Where the diagnosis was given `time` or `cluster`, the band allows for the dependence. Where
+        values are missing, each component is judged by its own rows.
 
         Args:
             time: of each row, `(N,)`: dates, also as text, or numbers.
@@ -204,10 +204,11 @@ class Diagnosis:
             level: probability of the band; weighted samples have none.
         """
         self._check_model(model)
-        label = self._label(prerank)
+        label = label_among(self.pits, prerank)
         z = self.pits[label].reshape(-1, *self.pits[label].shape[-2:])[model]
         whole, *parts = (f for f in self.findings if f.prerank == label and f.model == model)
-        means = period_means(z, periods_of(time, every, len(z)), self.dependence, level=level)
+        periods = periods_of(time, every, len(z))
+        means = period_means_of(z, periods, self.dependence, level=level)
         names = [part.component for part in parts] or [label]
         banded = whole.method != WEIGHTED
         return TimelineDisplay(means, label=label, names=names, band=banded)
@@ -252,7 +253,7 @@ class Diagnosis:
                 verdict, points=(*verdict.points, *self._row_points(model))
             )
         verdict = self._verdicts[model]
-        return verdict if within is None else _extended(verdict, self.within(within, model=model))
+        return verdict if within is None else with_claim(verdict, self.within(within, model=model))
 
     @needed_by("Diagnosis.plot")
     def plot(
@@ -289,21 +290,15 @@ class Diagnosis:
     def _check_model(self, model: object) -> None:
         as_count(model, "model", minimum=0, maximum=len(self._models) - 1)
 
-    def _label(self, prerank: str | None) -> str:
-        """Label of a pre-rank that was diagnosed; the first one by default."""
-        if prerank is None:
-            return next(iter(self.pits))
-        if prerank not in self.pits:
-            raise InputError(
-                f"prerank {prerank!r} was not diagnosed: there are {quoted(self.pits)}"
-            )
-        return prerank
-
     def _effective_n(self, model: int) -> int | None:
-        """Number of independent rows with the same mean floor; None where rows are independent."""
-        if self.dependence is None:
+        """Number of independent rows with the same mean floor.
+
+        None where rows are independent and have all values.
+        """
+        rows = [f for f in self.findings if f.model == model and f.n != 0]
+        if self.dependence is None and all(f.n is None for f in rows):
             return None
-        floors = [f.floor for f in self.findings if f.model == model]
+        floors = [f.floor for f in rows]
         ratio = pce_floor(self.n, levels=self.levels) * len(floors) / sum(floors)
         return max(1, min(self.n, round(self.n * ratio**2)))
 
@@ -318,10 +313,12 @@ class Diagnosis:
         return (*self.common_remarks, remark)
 
     def _row_points(self, model: int) -> list[str]:
-        """What was assumed of the rows, and what their order shows, where it was given."""
+        """What is missing in the rows, was assumed of them, and what their order shows."""
+        own = [f for f in self.findings if f.model == model]
+        points = [words for words in [absence_words(own, self.n)] if words is not None]
         if self.dependence is None:
-            return []
-        points = [f"Assumed: {self.dependence.assumption}."]
+            return points
+        points.append(f"Assumed: {self.dependence.assumption}.")
         if model in self.serials:
             points.append(
                 f"Errors of consecutive forecasts are correlated ({self._serial_words(model)}). "
@@ -359,156 +356,12 @@ class Diagnosis:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class GroupedDiagnosis:
-    """What `diagnose_by` returns.
-
-    Attributes:
-        overall: of all rows.
-        groups: of the rows of each group, by its name.
-
-        labels: of each group, one for each grouping, by its name.
-        by: names of the groupings, where they have any.
-
-    In both, `p_holm` is corrected over all pre-ranks of all groups and of the whole.
-    """
-
-    overall: Diagnosis
-    groups: dict[str, Diagnosis]
-    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    by: tuple[str, ...] = ()
-
-    @cached_property
-    @needed_by("GroupedDiagnosis.table")
-    def table(self) -> "pd.DataFrame":
-        """The tables of the groups, with a first column `group` and a second `n`, their rows."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            [
-                {"group": name, "n": group.n, **record}
-                for name, group in self.groups.items()
-                for record in group.records()
-            ]
-        )
-
-    def within(self, tolerance: float) -> Equivalence:
-        """Whether the true error of all rows, and of those of every group, is at most a tolerance.
-
-        Args:
-            tolerance: such as 0.03.
-        """
-        every = (self.overall, *self.groups.values())
-        return equivalence_of([f for one in every for f in one.findings], tolerance)
-
-    def verdict(self, *, within: float | None = None) -> Verdict:
-        """That of all rows, and how many groups are wrong: bad news where any of these is.
-
-        Args:
-            within: say also whether all groups are calibrated to within this error.
-        """
-        verdict = self._verdict()
-        return verdict if within is None else _extended(verdict, self.within(within))
-
-    def _verdict(self) -> Verdict:
-        whole = self.overall.verdict()
-        wrong = [name for name, one in self.groups.items() if one.verdict().status == "bad"]
-        point = f"Within groups: evidence of miscalibration in {len(wrong)} of {len(self.groups)}."
-        verdict = replace(whole, points=(point, *whole.points))
-        if not wrong or whole.status == "bad":
-            return verdict
-        named = listed(wrong) if len(wrong) <= _NAMED_GROUPS else f"{len(wrong)} groups"
-        headline = f"Evidence of miscalibration within {named}, though not over all rows."
-        return replace(verdict, status="bad", headline=headline)
-
-    @needed_by("GroupedDiagnosis.plot")
-    def plot(
-        self,
-        figure: "Figure | SubFigure | None" = None,
-        *,
-        prerank: str | None = None,
-        component: str | None = None,
-        level: float = BAND_LEVEL,
-        bins: int | None = None,
-    ) -> HistogramGrid:
-        """Draw PIT histograms with bands as small multiples, one for each group.
-
-        Groups by two coordinates have a row for each place of the first and a column for each of
-        the second. Groups by one have a column each, and a row for each component of the pre-rank.
-
-        Args:
-            figure: an empty figure; a new one by default, which is `.figure_` of the result.
-            prerank: its label; by default the first one.
-            component: name of one component; all by default, for groups by one coordinate.
-            level: probability of each band.
-            bins: number of bins; by default as many as the smallest group has by itself.
-        """
-        return self.histograms(prerank, component, level=level, bins=bins).plot(figure)
-
-    def histograms(
-        self,
-        prerank: str | None = None,
-        component: str | None = None,
-        *,
-        level: float = BAND_LEVEL,
-        bins: int | None = None,
-    ) -> HistogramGrid:
-        """What `plot` draws, not yet drawn; arguments are those of `plot`."""
-        label = self.overall._label(prerank)
-        count = bins or default_bins(min(one.n for one in self.groups.values()))
-        shown = {
-            name: next(d for d in one.histograms(level=level, bins=count) if d.label == label)
-            for name, one in self.groups.items()
-        }
-        names = next(iter(shown.values())).names
-        if component is not None and component not in names:
-            raise InputError(
-                f"component {component!r} is none of {label}, which has {quoted(names)}"
-            )
-        chosen = names if component is None else (component,)
-        several = any(len(labels) > 1 for labels in self.labels.values())
-        if several and len(chosen) > 1:
-            raise InputError(
-                f"{label} has {len(names)} components, and groups have rows and columns already: "
-                f"name one with component=, such as {names[0]!r}"
-            )
-        rows: dict[str, dict[str, PITHistogramDisplay]] = {}
-        for name, display in shown.items():
-            labels = self.labels.get(name, (name,))
-            for part in chosen:
-                row = labels[0] if several else part if len(chosen) > 1 else ""
-                column = "/".join(labels[1:]) if several else name
-                rows.setdefault(row, {})[column] = display.of_component(names.index(part))
-        title = label if len(chosen) > 1 or chosen[0] == label else f"{label} of {chosen[0]}"
-        places = [*self.by[:1], "/".join(self.by[1:])] if several else self.by
-        kinds = ("rows", "columns") if several else ("columns",)
-        words = [
-            f"{by} ({kind})" if several else by for by, kind in zip(places, kinds, strict=False)
-        ]
-        return HistogramGrid(rows, label=f"{title} by {' and '.join(words)}" if words else title)
-
-    @needed_by("GroupedDiagnosis.to_html")
-    def to_html(
-        self, path: str | PathLike[str], *, within: float | None = None, **options: Any
-    ) -> Path:
-        """Write the page of all rows, with a row of a table and a verdict for each group.
-
-        Args:
-            path: of the file.
-            within: as for `verdict`.
-            options: as for `Diagnosis.to_html`.
-        """
-        verdict = self.verdict(within=within)
-        page = diagnosis_page(self.overall, verdict=verdict, groups=self.groups, **options)
-        return write_page(page, path)
-
-
-def _extended(verdict: Verdict, claim: Equivalence) -> Verdict:
-    """A verdict with what is shown about a tolerance: the headline where nothing is wrong."""
-    if claim.shown and verdict.status != "bad":
-        points = (verdict.headline, *verdict.points)
-        return replace(verdict, status="good", headline=str(claim), points=points)
-    return replace(verdict, points=(*verdict.points, str(claim)))
+def label_among(labels: Iterable[str], prerank: str | None) -> str:
+    """Label of a pre-rank that was diagnosed; the first one by default."""
+    known = list(labels)
+    if prerank is not None and prerank not in known:
+        raise InputError(f"prerank {prerank!r} was not diagnosed: there are {quoted(known)}")
+    return known[0] if prerank is None else prerank
 
 
 def _table_lines(records: Sequence[dict[str, object]]) -> list[str]:

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from prerank.calibration.evidence import ALL, POWERLESS_TIES, Finding
 from prerank.defaults import BAND_LEVEL
+from prerank.diagnosis.verdict import Verdict
 from prerank.errors import InputError
 from prerank.report.wording import listed
 
-__all__ = ["Equivalence", "equivalence_of"]
+__all__ = ["Equivalence", "equivalence_of", "with_claim"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def equivalence_of(findings: Sequence[Finding], tolerance: float) -> Equivalence
     """
     if not isinstance(tolerance, float | int | np.number) or not 0 < tolerance < 1:
         raise InputError(f"within must be an error between 0 and 1, got {tolerance!r}")
+    findings = [row for row in findings if row.n != 0]  # of a group without values
     tested = [row for row in findings if row.ties < POWERLESS_TIES]
     left = {row.prerank: None for row in findings if row not in tested}
     worst = max(tested, key=lambda row: row.upper, default=None)
@@ -66,3 +68,11 @@ def equivalence_of(findings: Sequence[Finding], tolerance: float) -> Equivalence
     name = worst.prerank if worst.component == ALL else f"{worst.prerank} ({worst.component})"
     shown = worst.upper <= tolerance
     return Equivalence(float(tolerance), shown, worst.upper, name, tuple(left))
+
+
+def with_claim(verdict: Verdict, claim: Equivalence) -> Verdict:
+    """A verdict with what is shown about a tolerance: the headline where nothing is wrong."""
+    if claim.shown and verdict.status != "bad":
+        points = (verdict.headline, *verdict.points)
+        return replace(verdict, status="good", headline=str(claim), points=points)
+    return replace(verdict, points=(*verdict.points, str(claim)))

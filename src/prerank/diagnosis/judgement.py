@@ -1,6 +1,6 @@
 """PITs of every pre-rank, not yet judged, and their judgement."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,12 +15,21 @@ from prerank.calibration.serial_correlation import serial_correlations
 from prerank.calibration.stand_ins import StandIns
 from prerank.diagnosis.diagnoses import Diagnosis
 from prerank.distributions import affine
+from prerank.distributions.availability import SubEvents
 from prerank.pits import ProjectedPIT, project_pits
+from prerank.pits.incomplete_events import NO_ROWS, available_pits, refuse_without_rows
 from prerank.pits.ranks import labels_of
 from prerank.preranks import PreRank, PreRankLike, applicable, is_all
 from prerank.preranks.base import refuse_given_rows
 
-__all__ = ["Measurement", "asked_for", "asked_of_batches", "scaled_pits"]
+__all__ = [
+    "Measurement",
+    "asked_for",
+    "asked_of_batches",
+    "gapped_pits",
+    "scaled_pits",
+    "without_rows",
+]
 
 _SAME_FOR_ONE = ("location", "pca", "copula")
 
@@ -51,7 +60,7 @@ class Measurement:
     dependence: DependentRows | None
     whole: bool = True
     stand_ins: Mapping[str, StandIns] = field(default_factory=dict)
-    pools: Callable[[], ProjectedPIT] | None = None
+    pools: Callable[[], ProjectedPIT | None] | None = None
 
     def of_rows(self, rows: Tensor, group: str) -> "Measurement":
         """The rows of a group, by their numbers; the share of ties stays that of all."""
@@ -129,6 +138,43 @@ def scaled_pits(
     if kept:
         by_term |= zip(kept, project_pits(dist, observed, kept, **options), strict=True)
     return [by_term[term] for term in terms]
+
+
+def gapped_pits(
+    dist: Distribution,
+    observed: Tensor,
+    terms: tuple[PreRank, ...],
+    divisors: Tensor | None,
+    **options: Any,
+) -> dict[PreRank, ProjectedPIT]:
+    """`scaled_pits` of rows with missing values, by pre-rank; see `available_pits`.
+
+    Args:
+        dist: `batch_shape (N,)`, `event_shape (D,)`, see `separable`.
+        observed: `(N, D)`, NaN where there is no value.
+        terms: the pre-ranks.
+        divisors: of the targets, `(D,)`; none by default.
+        options: of `project_pits`.
+    """
+    for term in terms:
+        term.check(dist)
+
+    def projecting(
+        part: SubEvents, preranks: tuple[PreRank, ...], **own: Any
+    ) -> list[ProjectedPIT]:
+        divided = None if divisors is None else divisors[part.targets]
+        return scaled_pits(part.dist, part.y, preranks, divided, **options, **own)
+
+    return available_pits(dist, observed, terms, projecting)
+
+
+def without_rows(
+    terms: Sequence[PreRank], found: Mapping[PreRank, Any], preranks: PreRankLike | None
+) -> dict[str, str]:
+    """Label and reason of pre-ranks for which no row has enough targets; asked for, they raise."""
+    if preranks is not None and not is_all(preranks):
+        refuse_without_rows(terms, found)
+    return {term.label: NO_ROWS for term in terms if term not in found}
 
 
 def asked_for(

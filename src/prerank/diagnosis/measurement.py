@@ -19,13 +19,27 @@ from prerank.calibration.evidence import corrected_findings
 from prerank.coordinates import label_texts
 from prerank.defaults import LEVELS, MANY_ROWS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoser import Diagnoser
-from prerank.diagnosis.diagnoses import Diagnosis, GroupedDiagnosis
-from prerank.diagnosis.judgement import Measurement, asked_for, scaled_pits
+from prerank.diagnosis.diagnoses import Diagnosis
+from prerank.diagnosis.grouped_diagnosis import GroupedDiagnosis
+from prerank.diagnosis.judgement import (
+    Measurement,
+    asked_for,
+    gapped_pits,
+    scaled_pits,
+    without_rows,
+)
 from prerank.distributions import Ensemble
 from prerank.distributions.affine import divisors_of
+from prerank.distributions.availability import has_gaps, separable, sub_events
 from prerank.distributions.magnitudes import resolution_remarks
 from prerank.errors import InputError, ShapeError
-from prerank.inputs import as_generator, check_distribution, check_observations, column_names
+from prerank.inputs import (
+    as_generator,
+    as_missing,
+    check_distribution,
+    check_observations,
+    column_names,
+)
 from prerank.preranks import PCA, PreRankLike
 
 __all__ = ["diagnose", "diagnose_by", "measured_pits"]
@@ -76,6 +90,7 @@ def diagnose(
     target: Names | None = None,
     rows: Names | None = None,
     by: str | Sequence[str] | None = None,
+    missing: str = "raise",
 ) -> Diagnosis:
     """Measure calibration for every pre-rank, with floors and p-values.
 
@@ -112,6 +127,9 @@ def diagnose(
         target: the dimensions that form one event, likewise.
         rows: the other dimensions, likewise.
         by: a coordinate with the groups of a `GroupedDiagnosis`, or several, likewise.
+        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does: pre-ranks look at
+            the targets that are there, or leave rows out that have not all of them, and column `n`
+            counts the rows. Valid if whether a value is missing does not depend on the values.
 
     Returns:
         A `Diagnosis` with `.table`, `.pits`, `.curves`, `.verdict()`, `.plot()`, `.skipped` and
@@ -128,10 +146,12 @@ def diagnose(
         >>> bool(rows.p_holm["marginal"] > 0.05), bool(rows.p_holm["scale"] < 0.001)
         (True, True)
     """
-    if time is None and cluster is None and _goes_in_blocks(dist, preranks):
+    gaps = as_missing(missing)
+    if time is None and cluster is None and _goes_in_blocks(dist, preranks, gaps):
         words = None
         if isinstance(scale, str) and scale == "samples":
-            scale, words = divisors_of(scale, dist, check_observations(dist, y), units)
+            observed = check_observations(dist, y, gaps=gaps)
+            scale, words = divisors_of(scale, dist, observed, units)
         diagnoser = Diagnoser(
             preranks=preranks,
             n_samples=n_samples,
@@ -140,11 +160,14 @@ def diagnose(
             n_null=n_null,
             generator=generator,
             units=units,
+            missing=missing,
         )
         diagnoser.update(dist, y)
         found = diagnoser.result()
         return found if words is None else replace(found, units=words)
-    measured = _measure(dist, y, preranks, n_samples, scale, generator, units, time, cluster)
+    measured = _measure(
+        dist, y, preranks, n_samples, scale, generator, units, time, cluster, missing=missing
+    )
     return measured.judged(levels=levels, n_null=n_null)
 
 
@@ -223,33 +246,43 @@ def _measure(
     time: object = None,
     cluster: object = None,
     with_null_pits: bool = True,
+    missing: str = "raise",
 ) -> Measurement:
     """The PITs of `diagnose`, whose arguments these are."""
-    check_distribution(dist)
+    gaps = as_missing(missing)
+    check_distribution(dist, gaps=gaps)
     targets = column_names(y, dist.event_shape[0])
     if isinstance(dist, Ensemble):
         dist = dist.at_precision_of(y)
-    observed = check_observations(dist, y)
+    observed = check_observations(dist, y, gaps=gaps)
+    gaps = has_gaps(dist, observed)
     dependence = row_units(time, cluster, observed.shape[-2])
     source = as_generator(generator, "draw")
+    if gaps:
+        dist = separable(dist, n_samples=n_samples, generator=source)
     terms, skipped = asked_for(dist, preranks)
 
     divisors, words = divisors_of(scale, dist, observed, units)
-    results = scaled_pits(
-        dist,
-        observed,
-        terms,
-        divisors,
-        n_samples=n_samples,
-        generator=source,
-        with_null_pits=with_null_pits,
-    )
+    options: dict[str, Any] = {"n_samples": n_samples, "generator": source}
+    options["with_null_pits"] = with_null_pits
+    if gaps:
+        found = gapped_pits(dist, observed, terms, divisors, **options)
+        if not found:
+            raise InputError("y has no row with a value that dist has, too: nothing can be said")
+        results = list(found.values())
+        skipped |= without_rows(terms, found, preranks)
+        # Remarks look at the rows that tell most.
+        _, at, dist, observed = max(sub_events(dist, observed), key=lambda part: part.y.numel())
+        judged = [targets[d] for d in at.tolist()]
+    else:
+        results = scaled_pits(dist, observed, terms, divisors, **options)
+        judged = list(targets)
     return Measurement(
         results=tuple(results),
         targets=tuple(targets),
         skipped=skipped,
         remarks=(
-            *tie_remarks(dist, observed, targets),
+            *tie_remarks(dist, observed, judged),
             *member_remarks(dist, observed),
             *resolution_remarks(dist, observed),
         ),
@@ -259,9 +292,9 @@ def _measure(
     )
 
 
-def _goes_in_blocks(dist: Distribution, preranks: PreRankLike | None) -> bool:
+def _goes_in_blocks(dist: Distribution, preranks: PreRankLike | None, gaps: bool) -> bool:
     """Whether there are many rows of one predictor, each of which is looked at alone."""
-    check_distribution(dist)
+    check_distribution(dist, gaps=gaps)
     if len(dist.batch_shape) != 1 or dist.batch_shape[0] <= MANY_ROWS:
         return False
     return _row_by_row(dist, preranks)

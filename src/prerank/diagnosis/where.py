@@ -134,6 +134,11 @@ def regions_of_pits(
             f"regions are of the rows of one predictor, of batch_shape (N,): got "
             f"{tuple(shape[:-1])}"
         )
+    if any(bool(z.isnan().any()) for z in pits.values()):
+        raise InputError(
+            "pits has NaN, where values were missing: regions need all values, so leave those rows "
+            "out of the forecasts, the observations and X"
+        )
     columns = input_columns(X, names, shape[0])
     if all(column.is_constant for column in columns):
         raise InputError("X has no input that varies: there is nowhere to look")

@@ -148,7 +148,8 @@ def sample_spread(dist: Distribution, *, n_samples: int = N_SAMPLES) -> Tensor:
     """
     points = draw(dist, n_samples, generator=SEED).points.double().cpu().numpy()
     spreads = []
-    for values in np.moveaxis(points, -1, 0):
-        size = np.abs(values).max() or 1.0  # whose square may be too large for a number
+    for column in np.moveaxis(points, -1, 0):
+        values = column[~np.isnan(column)] if np.isnan(column).any() else column
+        size = np.abs(values).max(initial=0.0) or 1.0  # whose square may be too large for a number
         spreads.append(float(size * (values / size).std()) or 1.0)
     return torch.tensor(spreads, dtype=torch.float64)

@@ -11,6 +11,7 @@ from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
     Shape,
     as_generator,
+    as_missing,
     as_points,
     as_tensor,
     check_finite,
@@ -31,6 +32,8 @@ class Ensemble(Distribution):
     Args:
         samples: `(S, ..., N, D)`, the sample axis first, S >= 2.
         weights: `(S,)` or `(S, ..., N)`, non-negative; normalised over S. Equal by default.
+        missing: `"available"` takes NaN where a member has no value. Then only functions with an
+            argument of this name look at the ensemble.
 
     Example:
         >>> import numpy as np
@@ -43,8 +46,12 @@ class Ensemble(Distribution):
     support = constraints.real_vector
     has_rsample = False
 
-    def __init__(self, samples: object, weights: object = None) -> None:
-        points = as_points(samples, "samples", min_dims=3)
+    def __init__(self, samples: object, weights: object = None, *, missing: str = "raise") -> None:
+        gaps = as_missing(missing)
+        remedy = "remove those rows or impute them first"
+        if not gaps:
+            remedy += ", or pass missing='available'"
+        points = as_points(samples, "samples", min_dims=3, gaps=gaps, remedy=remedy)
         if points.shape[0] < 2:
             raise ShapeError(
                 f"samples has shape {tuple(points.shape)}: the first axis is the sample axis and "
@@ -52,6 +59,12 @@ class Ensemble(Distribution):
             )
         self.samples = points
         self.weights = None if weights is None else _normalise(weights, points)
+        self.has_gaps = gaps and bool(points.isnan().any())
+        if self.has_gaps and weights is not None:
+            raise InputError(
+                "samples with weights have missing values: remove those rows, or pass samples of "
+                "equal weight"
+            )
         super().__init__(points.shape[1:-1], points.shape[-1:], validate_args=False)
 
     def expand(self, batch_shape: Shape, _instance: Any = None) -> "Ensemble":
@@ -63,7 +76,7 @@ class Ensemble(Distribution):
             return rows.expand(len(tensor), *batch_shape, *event)
 
         weights = None if self.weights is None else widened(self.weights)
-        return Ensemble(widened(self.samples, *self.event_shape), weights)
+        return self._like(widened(self.samples, *self.event_shape), weights)
 
     @cached_property
     def extremes(self) -> Tensor:
@@ -110,10 +123,10 @@ class Ensemble(Distribution):
 
         A value that was stored in float32 does not tie with the same value in float64.
         """
-        dtype = as_tensor(y, "y").dtype
+        dtype = as_tensor(y, "y", gaps=True).dtype
         if dtype in (self.samples.dtype, torch.float64):
             return self
-        return Ensemble(self.samples.to(dtype), self.weights)
+        return self._like(self.samples.to(dtype), self.weights)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Raise: samples have no density."""
@@ -121,6 +134,9 @@ class Ensemble(Distribution):
             "an Ensemble has no density: use a pre-rank that needs none, such as 'copula', or "
             "a distribution with log_prob"
         )
+
+    def _like(self, samples: Tensor, weights: Tensor | None) -> "Ensemble":
+        return Ensemble(samples, weights, missing="available" if self.has_gaps else "raise")
 
     def _average(self, value: Tensor) -> Tensor:
         if self.weights is None:

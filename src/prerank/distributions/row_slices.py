@@ -19,14 +19,14 @@ from prerank.distributions.rounded import Rounded
 __all__ = ["rows_of"]
 
 
-def rows_of(dist: Distribution, rows: slice) -> Distribution | None:
-    """The forecasts of neighbouring rows.
+def rows_of(dist: Distribution, rows: slice | Tensor) -> Distribution | None:
+    """The forecasts of some rows.
 
     None for a family that is not known here, and for subclasses: what they add may have rows, too.
 
     Args:
         dist: `batch_shape (N,)`, `event_shape (D,)`.
-        rows: a slice of the N rows.
+        rows: a slice of the N rows, or their numbers.
 
     Example:
         >>> dist = MultivariateNormal(torch.arange(6.0).reshape(3, 2), torch.eye(2))

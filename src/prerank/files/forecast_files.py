@@ -21,7 +21,7 @@ from prerank.files.sample_arrays import SampleArrays, read_arrays
 from prerank.files.sample_grids import SampleGrid
 from prerank.files.sample_tables import SampleTable
 from prerank.files.user_tables import Names, pick_names
-from prerank.inputs import repeated
+from prerank.inputs import as_missing, repeated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +106,7 @@ def read_forecasts(
     time: str | None = None,
     cluster: str | None = None,
     target: str | Names | None = None,
+    missing: str = "raise",
 ) -> Forecasts:
     r"""Read samples of forecasts and what was observed, and put them side by side.
 
@@ -142,6 +143,7 @@ def read_forecasts(
         time: a column with the time of each row.
         cluster: a column with the cluster of each row.
         target: dimensions of netCDF files or zarr stores whose places form one event.
+        missing: `"available"` reads NaN where a sample or an observation has no value.
 
     Raises:
         InputError: when a file cannot be read or used; the message begins with its path.
@@ -160,6 +162,7 @@ def read_forecasts(
         >>> forecasts.remarks[1]
         '1 of 3 rows of the observations have no forecast and were left out'
     """
+    gaps = as_missing(missing)
     path = as_path(samples)
     truth = path if observations is None else as_path(observations)
     source = open_samples(path, target)
@@ -196,8 +199,8 @@ def read_forecasts(
             _check_aside(name, what, frame, source, isinstance(observed, SampleArrays))
     with naming(path, truth):
         matched = source.match(frame, choices)
-        check_samples(matched.values, matched.place)
-    values = _observed_values(frame, matched)
+        check_samples(matched.values, matched.place, gaps=gaps)
+    values = _observed_values(frame, matched, gaps)
     groups, times, clusters = (
         None if name is None else _groups(frame, matched, name, what)
         for name, what in ((by, "groups"), (time, "times"), (cluster, "clusters"))
@@ -289,17 +292,36 @@ def check_choices(path: Path, source: object, choices: Choices) -> None:
         )
 
 
-def check_samples(values: npt.NDArray[np.float64], place: Callable[[int, int, int], str]) -> None:
-    """Refuse samples `(S, N, D)` that are too few or not finite, and say where one stands."""
+def check_samples(
+    values: npt.NDArray[np.float64],
+    place: Callable[[int, int, int], str],
+    *,
+    gaps: bool | None = None,
+) -> None:
+    """Refuse samples `(S, N, D)` that are too few or not finite, and say where one stands.
+
+    Args:
+        values: samples.
+        place: words for the place of one of them.
+        gaps: whether they may be missing; None where no option of the reader allows it.
+    """
     if len(values) < 2:
         raise InputError(f"{len(values)} sample for each forecast, where 2 are needed")
-    bad = ~np.isfinite(values)
+    bad = np.isinf(values) if gaps else ~np.isfinite(values)
     if bad.any():
         s, n, d = (int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
         raise InputError(
-            f"{int(bad.sum())} of {bad.size} values are missing, NaN or infinite, the first in "
-            f"{place(s, n, d)}: remove those forecasts, or mend them"
+            f"{int(bad.sum())} of {bad.size} values are {_kinds(gaps)}, the first in "
+            f"{place(s, n, d)}: remove those forecasts, or mend them{_way_out(gaps)}"
         )
+
+
+def _kinds(gaps: bool | None) -> str:
+    return "infinite" if gaps else "missing, NaN or infinite"
+
+
+def _way_out(gaps: bool | None) -> str:
+    return f", or diagnose with {option('missing')} available" if gaps is False else ""
 
 
 def _check_aside(
@@ -324,19 +346,19 @@ def _check_aside(
         )
 
 
-def _observed_values(frame: Frame, matched: Matched) -> npt.NDArray[np.float64]:
+def _observed_values(frame: Frame, matched: Matched, gaps: bool) -> npt.NDArray[np.float64]:
     """Observations of the forecasts, `(N, D)`."""
     columns = [frame.numbers(name, " for a target")[matched.rows] for name in matched.targets]
     values = np.stack(columns, axis=-1)
-    bad = ~np.isfinite(values)
+    bad = np.isinf(values) if gaps else ~np.isfinite(values)
     if bad.any():
         rows = np.any(bad, axis=1)
         n = int(rows.argmax())
         where = frame.described(tuple(frame.dims), int(matched.rows[n]))
         raise InputError(
-            f"{frame.path}: {int(rows.sum())} of {len(rows)} observations are missing, NaN or "
-            f"infinite, the first in column {matched.targets[int(bad[n].argmax())]!r}, {where}: "
-            "remove those rows first"
+            f"{frame.path}: {int(rows.sum())} of {len(rows)} observations are {_kinds(gaps)}, "
+            f"the first in column {matched.targets[int(bad[n].argmax())]!r}, {where}: "
+            f"remove those rows first{_way_out(gaps)}"
         )
     return values
 

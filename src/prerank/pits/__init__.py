@@ -9,11 +9,14 @@ from torch.distributions import Distribution
 
 from prerank.adapters.dimension_matching import Names
 from prerank.adapters.named_arguments import NamedCall, accepts_names
-from prerank.inputs import check_distribution
+from prerank.distributions import Ensemble
+from prerank.distributions.availability import SubEvents, has_gaps, separable
+from prerank.inputs import as_generator, as_missing, check_distribution, check_observations
 from prerank.pits.closed_forms import ProjectedCDF, StepCDF, closed_form, register_closed_form
+from prerank.pits.incomplete_events import available_pits, refuse_without_rows
 from prerank.pits.ranks import ProjectedPIT, project_pits, rank_pit
 from prerank.pits.smooth import SmoothPIT, Widths, smooth_pit, smooth_pits, smoothing_widths
-from prerank.preranks import PreRankLike, applicable
+from prerank.preranks import PreRank, PreRankLike, applicable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -59,6 +62,7 @@ def pit(
     member: Hashable | None = None,
     target: Names | None = None,
     rows: Names | None = None,
+    missing: str = "raise",
 ) -> Tensor:
     r"""Projected PIT :math:`Z = \hat F_T(T)`, uniform where the predictor is calibrated.
 
@@ -78,6 +82,9 @@ def pit(
             (`prerank.adapters.named_forecast`).
         target: the dimensions that form one event, likewise.
         rows: the other dimensions, likewise.
+        missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does. The PITs are those
+            of the targets that are there, and NaN where a pre-rank needs others; uniform if
+            whether a value is missing does not depend on the values.
 
     Returns:
         `(*batch_shape, J)`; for arrays of xarray one with the coordinates of the rows.
@@ -90,13 +97,39 @@ def pit(
         torch.Size([1000, 1])
     """
     results = _projected(
-        dist, y, prerank, n_samples=n_samples, generator=generator, closed_forms=closed_forms
+        dist,
+        y,
+        prerank,
+        n_samples=n_samples,
+        generator=generator,
+        closed_forms=closed_forms,
+        missing=missing,
     )
     return torch.cat([result.z for result in results], -1)
 
 
 def _projected(
-    dist: Distribution, y: object, prerank: PreRankLike, **options: Any
+    dist: Distribution, y: object, prerank: PreRankLike, *, missing: str = "raise", **options: Any
 ) -> list[ProjectedPIT]:
-    terms = applicable(prerank, check_distribution(dist))[0]
-    return project_pits(dist, y, terms, **options)
+    gaps = as_missing(missing)
+    check_distribution(dist, gaps=gaps)
+    exact = dist.at_precision_of(y) if gaps and isinstance(dist, Ensemble) else dist
+    observed = check_observations(exact, y, gaps=True) if gaps else None
+    if observed is None or not has_gaps(dist, observed):
+        return project_pits(dist, y, applicable(prerank, dist)[0], **options)
+    dist = exact
+    options["generator"] = as_generator(options.get("generator"), "draw")
+    sizes = {"n_samples": options.get("n_samples", 100), "generator": options["generator"]}
+    dist = separable(dist, **sizes)
+    terms = applicable(prerank, dist)[0]
+    for term in terms:
+        term.check(dist)
+
+    def projecting(
+        part: SubEvents, preranks: tuple[PreRank, ...], **own: Any
+    ) -> list[ProjectedPIT]:
+        return project_pits(part.dist, part.y, preranks, **options, **own)
+
+    found = available_pits(dist, observed, terms, projecting)
+    refuse_without_rows(terms, found)
+    return [found[term] for term in terms]

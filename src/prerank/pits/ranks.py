@@ -105,6 +105,8 @@ def project_pits(
     closed_forms: bool = True,
     with_null_pits: bool = False,
     null_members: int | None = None,
+    fewest_components: int = 2,
+    check_precision: bool = True,
     with_stand_ins: bool | None = None,
 ) -> list[ProjectedPIT]:
     """Compute the PITs of several pre-ranks from one set of draws.
@@ -118,9 +120,11 @@ def project_pits(
         generator: source of draws and of the randomisation of ties.
         closed_forms: False ranks samples even where the projected law is known.
         with_null_pits: also return the PITs of the other points of each pool, where a pre-rank
-            has several components.
+            has enough components.
         null_members: of how many of these points, which are chosen at random in each row; of all
             by default.
+        fewest_components: how many are enough; 1 for rows with a single target among others.
+        check_precision: raise where most forecasts are finer than the precision of their numbers.
         with_stand_ins: former name of `with_null_pits`.
     """
     if with_stand_ins is not None:
@@ -137,7 +141,7 @@ def project_pits(
         for prerank in preranks:
             prerank.check(dist)
         frame = Frame(dist, observed, partial(draw, dist, n_samples, generator=source))
-        frames, results = Frames(frame), []
+        frames, results = Frames(frame, check=check_precision), []
         places = [frames.of(prerank) for prerank in preranks]
         exact = [
             closed_form(at.dist, prerank) if closed_forms else None
@@ -145,11 +149,12 @@ def project_pits(
         ]
         if with_null_pits or any(cdf is None for cdf in exact):
             frame.draws()  # before the noise of any pre-rank
+        fewest = fewest_components if with_null_pits else None
         for at, prerank, cdf in zip(places, preranks, exact, strict=True):
             if cdf is not None:
-                result = _by_closed_form(at, prerank, cdf, source, with_null_pits, null_members)
+                result = _by_closed_form(at, prerank, cdf, source, fewest, null_members)
             else:
-                result = _by_ranks(at, prerank, source, with_null_pits, null_members)
+                result = _by_ranks(at, prerank, source, fewest, null_members)
             if _has_nan(result.z):
                 raise InputError(f"pre-rank {prerank.label!r} returned NaN for some rows")
             results.append(result if dtype is None else replace(result, z=result.z.to(dtype)))
@@ -172,14 +177,14 @@ def _by_closed_form(
     prerank: PreRank,
     cdf: ProjectedCDF,
     generator: torch.Generator | RowNoise | None,
-    with_null_pits: bool,
+    fewest: int | None,
     null_members: int | None,
 ) -> ProjectedPIT:
-    """PITs in closed form, and of the draws, if asked for, where there are several components."""
+    """PITs in closed form, and of the draws, if asked for, where there are enough components."""
     batch = at.dist.batch_shape
     [z], [tied] = closed_form_pits(cdf, at.observed.unsqueeze(0), batch, generator)
     null_pits = None
-    if with_null_pits and z.shape[-1] > 1:
+    if fewest is not None and z.shape[-1] >= fewest:
         # Some at a time: all components at once would take much memory.
         points = at.draws().points[:null_members]  # as good as any others
         blocks = points.split(max(1, _CHUNK_VALUES // points[0].numel()))
@@ -192,11 +197,11 @@ def _by_ranks(
     at: Frame,
     prerank: PreRank,
     generator: torch.Generator | RowNoise | None,
-    with_null_pits: bool,
+    fewest: int | None,
     null_members: int | None,
 ) -> ProjectedPIT:
     draws = at.draws()
-    plain = isinstance(at.dist, Ensemble) and draws.weights is None and not with_null_pits
+    plain = isinstance(at.dist, Ensemble) and draws.weights is None and fewest is None
     if plain and type(prerank) is Marginal:
         # T are the members themselves, all finite: no pool is needed.
         return _ranked(prerank, at.observed.to(draws.points), draws.points, draws, generator)
@@ -207,7 +212,7 @@ def _by_ranks(
     values = prerank.project(pool, at.dist, weights)  # (S + 1, *batch, J)
     if _has_nan(values):
         raise InputError(f"pre-rank {prerank.label!r} returned NaN for some points")
-    if with_null_pits and values.shape[-1] > 1 and weights is None:
+    if fewest is not None and values.shape[-1] >= fewest and weights is None:
         if null_members is not None and not isinstance(generator, RowNoise):
             z, ties = member_pits(values, null_members, generator)
             return ProjectedPIT(prerank, z[0], "ranks", ties, z[1:])

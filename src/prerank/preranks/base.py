@@ -60,6 +60,8 @@ class PreRank(ABC):
         differentiable: `smooth_project` has a gradient with respect to the points.
         homogeneous: the ranks of T stay the same if all points of a row, and its distribution,
             are multiplied by one positive number.
+        divisible: T is defined for some of the targets of an event as for all of them, if `check`
+            accepts the distribution of these. Rows without all targets are left out of others.
     """
 
     name: ClassVar[str]
@@ -68,6 +70,7 @@ class PreRank(ABC):
     pooled: ClassVar[bool] = False
     differentiable: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = False
+    divisible: ClassVar[bool] = False
 
     @abstractmethod
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
@@ -103,6 +106,14 @@ class PreRank(ABC):
     def of_rows(self) -> bool:
         """Whether it holds something for each row, and so belongs to these rows alone."""
         return False
+
+    def for_rows(self, rows: Tensor) -> "PreRank":
+        """The same for some of the rows, by their numbers `(n,)`, where it holds something of each.
+
+        Args:
+            rows: of a distribution of `batch_shape (N,)`.
+        """
+        return self
 
     @property
     def label(self) -> str:

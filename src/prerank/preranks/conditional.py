@@ -75,6 +75,12 @@ class Conditional(Custom):
         """True: inputs belong to rows."""
         return True
 
+    def for_rows(self, rows: Tensor) -> "Conditional":
+        """The same function of the inputs of some rows."""
+        return Conditional(
+            self.function, self.inputs[rows.to(self.inputs.device)], title=self.title
+        )
+
     def __eq__(self, other: object) -> bool:
         """Compare by identity of the inputs."""
         return (

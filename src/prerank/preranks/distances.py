@@ -1,6 +1,6 @@
 """Pre-ranks from distances between points: spanning trees, and reference points."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -31,6 +31,7 @@ class MinimumSpanningTree(PreRank):
     """
 
     name: ClassVar[str] = "minimum_spanning_tree"
+    divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
@@ -119,6 +120,12 @@ class ReferenceDistance(PreRank):
     def of_rows(self) -> bool:
         """Whether there is a given point for each row."""
         return self.points is not None and self.points.dim() > 1
+
+    def for_rows(self, rows: Tensor) -> "ReferenceDistance":
+        """The distance to the given points of some rows."""
+        if self.points is None or not self.of_rows:
+            return self
+        return replace(self, points=self.points[rows.to(self.points.device)])
 
     @property
     def label(self) -> str:

@@ -26,6 +26,7 @@ class Marginal(Linear):
     """
 
     name: ClassVar[str] = "marginal"
+    divisible: ClassVar[bool] = True
 
     def directions(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
@@ -51,6 +52,7 @@ class Location(Linear):
     """
 
     name: ClassVar[str] = "location"
+    divisible: ClassVar[bool] = True
 
     def directions(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None
@@ -111,6 +113,12 @@ class Projection(Linear):
     def of_rows(self) -> bool:
         """Whether directions differ between rows."""
         return self.vectors.dim() > 2
+
+    def for_rows(self, rows: Tensor) -> "Projection":
+        """The directions of some rows."""
+        if self.vectors.dim() < 3 or len(self.vectors) == 1:
+            return self
+        return Projection(self.vectors[rows.to(self.vectors.device)])
 
     @property
     def label(self) -> str:

@@ -28,6 +28,7 @@ class Scale(PreRank):
     """
 
     name: ClassVar[str] = "scale"
+    divisible: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
 
     def check(self, dist: Distribution) -> None:
@@ -66,6 +67,7 @@ class Dependency(PreRank):
 
     lag: int = 1
     name: ClassVar[str] = "dependency"
+    divisible: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -104,6 +106,7 @@ class ThresholdExceedance(PreRank):
 
     threshold: float = 0.0
     name: ClassVar[str] = "threshold_exceedance"
+    divisible: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -129,6 +132,7 @@ class HDR(PreRank):
     """
 
     name: ClassVar[str] = "hdr"
+    divisible: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
     needs_log_prob: ClassVar[bool] = True
 

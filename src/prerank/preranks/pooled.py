@@ -38,6 +38,7 @@ class Copula(PreRank):
     """
 
     name: ClassVar[str] = "copula"
+    divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
 
@@ -90,6 +91,7 @@ class AverageRank(PreRank):
     """
 
     name: ClassVar[str] = "average_rank"
+    divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
@@ -111,6 +113,7 @@ class BandDepth(PreRank):
     """
 
     name: ClassVar[str] = "band_depth"
+    divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
@@ -137,6 +140,7 @@ class EnergyScoreRank(PreRank):
     """
 
     name: ClassVar[str] = "energy_score"
+    divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
 

@@ -33,6 +33,7 @@ class SampleDensity(PreRank):
     """
 
     name: ClassVar[str] = "sample_density"
+    divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
 

@@ -125,6 +125,7 @@ class PITDisplay(Display):
         if causes and len(causes) != size:
             raise ShapeError(f"{len(causes)} causes for {size} components")
         self.band, self.label, self.names, self.causes = band, label, tuple(names), tuple(causes)
+        self._empty = values.isnan().any(0).tolist()  # whose values are all missing
 
     @cached_property
     def drawn(self) -> list[int]:
@@ -226,7 +227,12 @@ class PITDisplay(Display):
         words = f"{start}no band, since samples are weighted."
         if self.band is not None:
             words = reliability_caption(
-                self.label, self.names, self.shapes, level=self.band.level, causes=self.causes
+                self.label,
+                self.names,
+                self.shapes,
+                level=self.band.level,
+                causes=self.causes,
+                empty=self._empty,
             )
         if len(self.drawn) < size:
             words += f" Drawn are the {MOST_DRAWN} of {size} that deviate most."

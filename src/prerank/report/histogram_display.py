@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from prerank.calibration import (
@@ -109,12 +111,17 @@ class PITHistogramDisplay(PITDisplay):
         edges, density = self.histogram
         return PITHistogramDisplay(
             PITHistogram(edges, density[:, number : number + 1]),
-            self.band,
+            self._band_of(number),
             label=self.label,
             names=self.names[number : number + 1],
             curves=self.curves[number : number + 1],
             causes=self.causes[number : number + 1],
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no PITs, since all values are missing."""
+        return all(self._empty)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -135,12 +142,13 @@ class PITHistogramDisplay(PITDisplay):
         self.axes_ = self._panels(ax)
         density = self.histogram.density[:, self.drawn].detach().cpu().numpy()
         edges = self.histogram.edges.cpu().numpy()
-        top = max(density.max(), 1.0 if self.band is None else self.band.upper)
+        bounds = self._bounds
+        top = max([float(np.nan_to_num(density).max()), 1.0, *(upper for _, upper in bounds)])
         options = {"color": COLOURS[0], "linewidth": 1.3, **bar_options}
         self.bars_, self.bands_ = [], []
         for j, panel in enumerate(self.axes_):
-            if self.band is not None:
-                span = panel.axhspan(self.band.lower, self.band.upper, color="0.85", linewidth=0)
+            if bounds:
+                span = panel.axhspan(*bounds[j], color="0.85", linewidth=0)
                 self.bands_.append(span)
             panel.axhline(1, color="0.5", linewidth=0.8)
             self.bars_.append(panel.stairs(density[:, j], edges, **options))
@@ -178,10 +186,28 @@ class PITHistogramDisplay(PITDisplay):
             for curve, bars in zip(self.curves or own, own, strict=True)
         ]
 
+    def _band_of(self, number: int) -> HistogramBand | None:
+        """That of one component, where they have different ones."""
+        if self.band is None or not isinstance(self.band.n, Tensor):
+            return self.band
+        ends = torch.as_tensor(self.band.lower), torch.as_tensor(self.band.upper)
+        lower, upper = (float(end[number]) for end in ends)
+        return self.band._replace(lower=lower, upper=upper, n=int(self.band.n[number]))
+
+    @property
+    def _bounds(self) -> list[tuple[float, float]]:
+        """Lower and upper end of the band of each drawn component; none without a band."""
+        if self.band is None:
+            return []
+        size = len(self.names)
+        ends = (torch.as_tensor(end).expand(size) for end in (self.band.lower, self.band.upper))
+        lower, upper = (end[self.drawn].tolist() for end in ends)
+        return list(zip(lower, upper, strict=True))
+
     def _deviations(self) -> Tensor:
         density, edges = self.histogram.density, self.histogram.edges
         reached = density.cumsum(0) / len(density)  # of the curve, at the upper edges
-        return (reached - edges[1:].unsqueeze(-1)).abs().mean(0)
+        return (reached - edges[1:].unsqueeze(-1)).abs().mean(0).nan_to_num(0)
 
     @property
     def _grid(self) -> tuple[int, int]:

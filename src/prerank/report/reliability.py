@@ -33,7 +33,8 @@ class ReliabilityDisplay(PITDisplay):
     .. math:: \alpha \mapsto \hat F_Z(\alpha) = \tfrac1n \#\{Z_i \le \alpha\}
 
     The grey band holds a line of a calibrated forecast with the probability that it states, at all
-    levels at once; each of several lines has its own chance to leave it.
+    levels at once; each of several lines has its own chance to leave it. Lines of different numbers
+    of PITs have each a band of their own, the lighter ones of fewer.
 
     Args:
         curve: of one predictor, `observed` of shape `(L, J)`.
@@ -95,15 +96,21 @@ class ReliabilityDisplay(PITDisplay):
         levels = self.curve.levels.cpu().numpy()
         self.band_ = None
         if self.band is not None:
-            self.band_ = ax.fill_between(
-                self.band.levels.numpy(),
-                self.band.lower.numpy(),
-                self.band.upper.numpy(),
-                color="0.85",
-                linewidth=0,
-                label=f"{100 * self.band.level:g} % band",
-                gid=NAMED,
-            )
+            ends = (end.reshape(len(levels), -1) for end in (self.band.lower, self.band.upper))
+            bounds = [(end if end.shape[1] == 1 else end[:, self.drawn]).T.numpy() for end in ends]
+            # Those of components with fewer PITs are wider: they lie below, and are lighter.
+            pairs = sorted(zip(*bounds, strict=True), key=lambda pair: -(pair[1] - pair[0]).sum())
+            for k, (lower, upper) in enumerate(pairs):
+                drawn = ax.fill_between(
+                    self.band.levels.numpy(),
+                    lower,
+                    upper,
+                    color=str(0.85 if len(pairs) == 1 else 0.92 - 0.14 * k / (len(pairs) - 1)),
+                    linewidth=0,
+                )
+                if k == 0:
+                    drawn.set(label=f"{100 * self.band.level:g} % band", gid=NAMED)
+                    self.band_ = drawn
         ax.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
         self.lines_ = []
         for k, j in enumerate(self.drawn):
@@ -121,13 +128,13 @@ class ReliabilityDisplay(PITDisplay):
         ax.set_title(short_name(self.label), parse_math=False)
         if legend:
             # In the corner that the curves leave: the search for "best" takes its time.
-            above = bool((self.curve.observed.mean(-1) - self.curve.levels).mean() > 0)
+            above = bool((self.curve.observed.nanmean(-1) - self.curve.levels).mean() > 0)
             corner = "lower right" if above else "upper left"
             name_lines(ax, loc=corner, ncols=1 + len(self.drawn) // 8)
         return self
 
     def _deviations(self) -> Tensor:
-        return (self.curve.observed - self.curve.levels.unsqueeze(-1)).abs().mean(0)
+        return (self.curve.observed - self.curve.levels.unsqueeze(-1)).abs().mean(0).nan_to_num(0)
 
     @property
     def shapes(self) -> list[DeviationShape]:

@@ -29,7 +29,8 @@ class HistogramGrid:
 
     Args:
         rows: histograms of one component each, by the name of the row and of the column; a
-            combination without PITs may be absent. A single row is broken after six panels.
+            combination without PITs may be absent, or None. A single row is broken after six
+            panels.
         label: of what is ranked, above the panels.
 
     Attributes:
@@ -53,25 +54,30 @@ class HistogramGrid:
     axes_: npt.NDArray[np.object_]
 
     def __init__(
-        self, rows: Mapping[str, Mapping[str, PITHistogramDisplay]], *, label: str = ""
+        self, rows: Mapping[str, Mapping[str, PITHistogramDisplay | None]], *, label: str = ""
     ) -> None:
-        every = [display for row in rows.values() for display in row.values()]
+        present = {
+            name: {column: display for column, display in row.items() if display is not None}
+            for name, row in rows.items()
+        }
+        every = [display for row in present.values() for display in row.values()]
         if not every or any(len(display.names) != 1 for display in every):
             raise InputError("rows must hold histograms of one component each, one at least")
-        self.rows = {name: dict(row) for name, row in rows.items()}
+        self.rows = {name: row for name, row in present.items() if row}
+        columns = dict.fromkeys(name for row in rows.values() for name in row)
+        self.columns = [name for name in columns if any(name in row for row in present.values())]
         self.label = label or every[0].label
 
     @property
     def panels(self) -> list[list[tuple[str, PITHistogramDisplay | None]]]:
         """Title and histogram of each panel, row by row."""
-        columns = list(dict.fromkeys(name for row in self.rows.values() for name in row))
         if len(self.rows) > 1:
-            return [[(name, row.get(name)) for name in columns] for row in self.rows.values()]
+            return [[(name, row.get(name)) for name in self.columns] for row in self.rows.values()]
         [row] = self.rows.values()
-        lines = -(-len(columns) // _MOST_COLUMNS)
-        width = -(-len(columns) // lines)
+        lines = -(-len(row) // _MOST_COLUMNS)
+        width = -(-len(row) // lines)
         panels: list[tuple[str, PITHistogramDisplay | None]] = [*row.items()]
-        panels += [("", None)] * (lines * width - len(columns))
+        panels += [("", None)] * (lines * width - len(row))
         return [panels[start : start + width] for start in range(0, len(panels), width)]
 
     @property
@@ -113,17 +119,20 @@ class HistogramGrid:
         axes = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
         top = 0.0
         for i, line in enumerate(panels):
-            for ax, (title, display) in zip(axes[i], line, strict=True):
+            for j, (title, display) in enumerate(line):
+                ax = axes[i, j]
                 if display is None:
                     ax.set_axis_off()
                     continue
                 self._panel(ax, display)
                 top = max(top, ax.get_ylim()[1])
-                if i == 0 or len(self.rows) == 1:
+                if len(self.rows) == 1 or not any(above.axison for above in axes[:i, j]):
                     ax.set_title(short_name(title), fontsize="small", parse_math=False)
-        for name, ax in zip(self.rows, axes[:, 0], strict=False):
+        for name, across in zip(self.rows, axes, strict=False):
             words = f"{short_name(name)}\ndensity" if name else "density"
-            ax.set_ylabel(words, fontsize="small", parse_math=False)
+            first = next(ax for ax in across if ax.axison)
+            first.set_ylabel(words, fontsize="small", parse_math=False)
+            first.tick_params(labelleft=True)
         if len(self.rows) == 1:
             for ax in axes[:, 0]:
                 ax.set_ylabel("density", fontsize="small")

@@ -118,7 +118,7 @@ class TimelineDisplay(Display):
         """Numbers of the components that are drawn: all, or the 16 that deviate most."""
         if len(self.names) <= MOST_DRAWN:
             return list(range(len(self.names)))
-        away = sum((part - 0.5).abs().mean(0) for part in self._parts)
+        away = sum((part - 0.5).abs().nanmean(0).nan_to_num(0) for part in self._parts)
         assert isinstance(away, Tensor)
         return sorted(away.argsort(descending=True, stable=True)[:MOST_DRAWN].tolist())
 
@@ -131,7 +131,10 @@ class TimelineDisplay(Display):
         inside = f"within the {100 * self.means.level:g} % band"
         words = []
         for name, part, reach in zip(("mean PIT", "spread"), self._parts, self._reach, strict=True):
-            meanings = [self._when(line, reach) or inside for line in part.T]
+            meanings = [
+                "no values" if line.isnan().all() else self._when(line, reach) or inside
+                for line in part.T
+            ]
             found = grouped_names(zip(self.names, meanings, strict=True), total=len(self.names))
             words.append(f"{name} {found}")
         return f"{start}{'; '.join(words)}."

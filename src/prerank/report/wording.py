@@ -55,6 +55,7 @@ def reliability_caption(
     *,
     level: float = BAND_LEVEL,
     causes: Sequence[str] = (),
+    empty: Sequence[bool] = (),
 ) -> str:
     """Say in one sentence what the curves of one pre-rank mean: the cause, or else the curve.
 
@@ -64,6 +65,7 @@ def reliability_caption(
         shapes: of the J components.
         level: probability of the band.
         causes: what tests found in each of the J components, empty where that is nothing.
+        empty: whether all values of a component are missing.
 
     Example:
         >>> from prerank.calibration import DeviationShape
@@ -79,6 +81,9 @@ def reliability_caption(
     for j, cause in enumerate(causes):
         if cause:
             meanings[j] = cause if shapes[j].outside else f"{cause}, though {inside},"
+    for j, without in enumerate(empty):
+        if without:
+            meanings[j] = "no values"
     sentence = grouped_names(zip(names, meanings, strict=True), total=len(names)).removesuffix(",")
     return f"{label}: {sentence}." if label else f"{sentence}."
 

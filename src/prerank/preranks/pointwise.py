@@ -130,6 +130,7 @@ class HDR(PreRank):
 
     name: ClassVar[str] = "hdr"
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
     needs_log_prob: ClassVar[bool] = True
 
     def check(self, dist: Distribution) -> None:
@@ -192,6 +193,9 @@ class _Spread(QuickFunction):
         return (points - _mean(points)) * slope
 
 
+_ROOM = 2.0**16  # for gradients above 1
+
+
 class _Variogram(torch.autograd.Function):
     r"""Minus variogram over variance, :math:`T = -\gamma / s^2`, with its gradient written out.
 
@@ -201,7 +205,8 @@ class _Variogram(torch.autograd.Function):
               = \frac{(y_d - y_{d-h}) - (y_{d+h} - y_d)}{D - h}, \quad
               \frac{\partial s^2}{\partial y_d} = \frac{2 (y_d - \bar y)}{D},
 
-    where differences that reach outside are 0; there is no gradient where all targets are equal.
+    where differences that reach outside are 0; there is no gradient where all targets are equal, or
+    so close that squares of their differences vanish.
     """
 
     @staticmethod
@@ -216,7 +221,9 @@ class _Variogram(torch.autograd.Function):
         dim, lag = centred.shape[-1], centred.shape[-1] - steps.shape[-1]
         if torch.is_grad_enabled():  # a graph has to lead to the points
             ratio, variance, centred, steps = _ratio(points, lag)
-        scale = torch.where(variance == 0, 0, -gradient / variance)
+        # A gradient over a variance that vanishes, or nearly so, may be infinite.
+        tiny = _ROOM * torch.finfo(points.dtype).tiny
+        scale = torch.where(variance < tiny, 0, -gradient / variance.clamp_min(tiny))
         slope = centred * (2 / dim * ratio)
         steps = steps / (dim - lag)
         slope[..., lag:] += steps

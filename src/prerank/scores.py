@@ -23,6 +23,7 @@ from prerank.adapters.named_arguments import NamedCall, accepts_names, in_blocks
 from prerank.distributions import Draws, GaussianMixture, draw
 from prerank.distributions.densities import log_density
 from prerank.distributions.magnitudes import (
+    check_ratio,
     check_resolution,
     row_factors,
     sample_spans,
@@ -48,7 +49,7 @@ __all__ = ["crps", "energy_score", "nll", "variogram_score"]
 
 _CHUNK_BYTES = 2**24  # of one pairwise term at a time
 _ESTIMATORS = ("fair", "nrg")
-_FAR = 1e6  # standard deviations, beyond which a normal density is 0 in all precisions
+_FAR = 40.0  # standard deviations, beyond which a normal density is 0 in float64, too
 
 
 @full_precision()
@@ -65,7 +66,7 @@ def nll(dist: Distribution, y: object) -> Tensor:
     moved, factor = within_bounds(dist, observed)
     if factor is None:
         return -log_density(dist, observed)
-    return -log_density(moved, factor * observed) - observed.shape[-1] * factor.log().squeeze(-1)
+    return -log_density(moved, factor * observed) - factor.log().sum(-1)
 
 
 def _named_energy_scores(call: NamedCall[Tensor]) -> Any:
@@ -117,7 +118,10 @@ def energy_score(
     """
     _check_estimator(estimator)
     observed, draws = _score_inputs(dist, y, n_samples, generator)
-    factor = row_factors(sample_spans(draws.points), observed)
+    found = sample_spans(draws.points)
+    factor, by_target = row_factors(found, observed)
+    if by_target is not None and draws.points.requires_grad and isinstance(dist, GaussianMixture):
+        check_ratio(found, observed, gradient=True)  # its draws have slopes along each other
     if factor is not None:  # distances of very large and very small numbers have no squares
         observed, draws = factor * observed, Draws(factor * draws.points, draws.weights)
     size, batch, dim = draws.points.shape[0], observed.shape[:-1], observed.shape[-1]
@@ -332,7 +336,7 @@ def _gaussian_margins(dist: Distribution) -> tuple[Tensor, Tensor, Tensor] | Non
     if isinstance(dist, MultivariateNormal):
         loc, scale = dist.loc, row_norms(dist.scale_tril)
     elif isinstance(dist, LowRankMultivariateNormal):
-        loc, scale = dist.loc, dist.variance.sqrt()
+        loc, scale = dist.loc, torch.hypot(row_norms(dist.cov_factor), dist.cov_diag.sqrt())
     elif isinstance(dist, Independent) and isinstance(dist.base_dist, Normal):
         loc, scale = dist.base_dist.loc, dist.base_dist.scale
     else:
@@ -351,6 +355,7 @@ def _crps_mixture(observed: Tensor, probs: Tensor, loc: Tensor, scale: Tensor) -
 
 def _mean_distance(mean: Tensor, scale: Tensor) -> Tensor:
     """E|X| for X normal."""
-    z = (mean / scale).clamp(-_FAR, _FAR)  # whose square is a number
+    far = _FAR * scale.detach()
+    z = mean.clamp(-far, far) / scale  # before the division, whose slope may be infinite
     density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
     return 2 * scale * density + mean * (2 * torch.special.ndtr(z) - 1)

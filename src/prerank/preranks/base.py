@@ -60,6 +60,7 @@ class PreRank(ABC):
         differentiable: `smooth_project` has a gradient with respect to the points.
         homogeneous: the ranks of T stay the same if all points of a row, and its distribution,
             are multiplied by one positive number.
+        unitless: likewise, if each target is multiplied by a positive number of its own.
     """
 
     name: ClassVar[str]
@@ -68,6 +69,7 @@ class PreRank(ABC):
     pooled: ClassVar[bool] = False
     differentiable: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = False
+    unitless: ClassVar[bool] = False
 
     @abstractmethod
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:

@@ -26,6 +26,7 @@ class Marginal(Linear):
     """
 
     name: ClassVar[str] = "marginal"
+    unitless: ClassVar[bool] = True
 
     def directions(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None

@@ -40,6 +40,7 @@ class Copula(PreRank):
     name: ClassVar[str] = "copula"
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Count the dominated members."""
@@ -92,6 +93,7 @@ class AverageRank(PreRank):
     name: ClassVar[str] = "average_rank"
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
@@ -113,6 +115,7 @@ class BandDepth(PreRank):
     name: ClassVar[str] = "band_depth"
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:

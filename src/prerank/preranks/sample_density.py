@@ -35,6 +35,7 @@ class SampleDensity(PreRank):
     name: ClassVar[str] = "sample_density"
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Estimate the density at each member from the others."""

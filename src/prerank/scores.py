@@ -25,6 +25,7 @@ from prerank.distributions import Draws, GaussianMixture, draw
 from prerank.distributions.availability import SubEvents, divided
 from prerank.distributions.densities import log_density
 from prerank.distributions.magnitudes import (
+    check_ratio,
     check_resolution,
     row_factors,
     sample_spans,
@@ -67,7 +68,7 @@ def nll(dist: Distribution, y: object) -> Tensor:
     moved, factor = within_bounds(dist, observed)
     if factor is None:
         return -log_density(dist, observed)
-    return -log_density(moved, factor * observed) - observed.shape[-1] * factor.log().squeeze(-1)
+    return -log_density(moved, factor * observed) - factor.log().sum(-1)
 
 
 def _named_energy_scores(call: NamedCall[Tensor]) -> Any:
@@ -126,7 +127,10 @@ def energy_score(
         of_part = partial(energy_score, estimator=estimator, **division.noise)
         return division.scattered(lambda part: of_part(part.dist, part.y))
     observed, draws = _score_inputs(dist, y, n_samples, generator)
-    factor = row_factors(sample_spans(draws.points), observed)
+    found = sample_spans(draws.points)
+    factor, by_target = row_factors(found, observed)
+    if by_target is not None and draws.points.requires_grad and isinstance(dist, GaussianMixture):
+        check_ratio(found, observed, gradient=True)  # its draws have slopes along each other
     if factor is not None:  # distances of very large and very small numbers have no squares
         observed, draws = factor * observed, Draws(factor * draws.points, draws.weights)
     size, batch, dim = draws.points.shape[0], observed.shape[:-1], observed.shape[-1]
@@ -384,6 +388,6 @@ def _crps_mixture(observed: Tensor, probs: Tensor, loc: Tensor, scale: Tensor) -
 def _mean_distance(mean: Tensor, scale: Tensor) -> Tensor:
     """E|X| for X normal."""
     far = _FAR * scale.detach()
-    z = mean.clamp(-far, far) / scale  # clamped before the division, whose slope may be infinite
+    z = mean.clamp(-far, far) / scale  # before the division, whose slope may be infinite
     density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
     return 2 * scale * density + mean * (2 * torch.special.ndtr(z) - 1)

@@ -8,6 +8,8 @@ from prerank.distributions import Ensemble
 from prerank.numerics.matrices import (
     by_coordinate,
     pair_distances,
+    powers_of_two,
+    row_norms,
     symmetric_eigen,
     triangular_inverse,
 )
@@ -43,6 +45,33 @@ def test_energy_score_on_a_gpu(dim):
     members, y = torch.randn(40, 500, dim), torch.randn(500, dim)
     found = energy_score(Ensemble(members.cuda()), y.cuda()).cpu()
     torch.testing.assert_close(found, energy_score(Ensemble(members), y))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_norms_of_numbers_of_any_size(dtype):
+    info = torch.finfo(dtype)
+    plain = torch.tensor([[3.0, 4.0, 0.0], [-1.0, 2.0, 2.0], [0.0, 0.0, 0.0]], dtype=dtype)
+    for size in (1.0, 4 * info.tiny, info.max / 16, info.max**0.75):
+        unit = float(powers_of_two(torch.tensor(size, dtype=dtype)))
+        matrix = (unit * plain).requires_grad_()
+        norms = row_norms(matrix)
+        assert torch.equal(norms / unit, torch.tensor([5.0, 3.0, 0.0], dtype=dtype))
+        (slope,) = torch.autograd.grad(norms.sum(), matrix)
+        torch.testing.assert_close(slope, plain / norms.detach().clamp_min(unit)[:, None] * unit)
+
+
+def test_slopes_of_norms():
+    matrix = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(row_norms, matrix)
+    assert torch.autograd.gradgradcheck(row_norms, matrix)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_powers_of_two_are_exact(dtype):
+    exponents = torch.arange(-149 if dtype == torch.float32 else -1074, 128, 7)
+    powers = torch.ldexp(torch.ones(len(exponents), dtype=torch.float64), exponents).to(dtype)
+    assert torch.equal(powers_of_two(powers), powers)
+    assert torch.equal(powers_of_two(1.999 * powers[9:]), powers[9:])
 
 
 def _matrices(*batch, dim=4):
@@ -88,3 +117,20 @@ def test_inverse_and_gradients(dim):
     factor.requires_grad_()
     assert torch.autograd.gradcheck(lambda f: triangular_inverse(f.tril()), factor)
     assert torch.autograd.gradgradcheck(lambda f: triangular_inverse(f.tril()), factor)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_inverse_of_rows_of_any_size(device):
+    generator = torch.Generator().manual_seed(0)
+    plain = torch.randn(5, 3, 3, generator=generator).tril() * 0.3 + 2 * torch.eye(3)
+    gradient = torch.randn(5, 3, 3, generator=generator)
+    units = torch.tensor([2.0**-100, 1.0, 2.0**100])
+
+    def measured(units):
+        factor = (plain * units[:, None]).to(device).requires_grad_()
+        inverse = triangular_inverse(factor)
+        (slope,) = torch.autograd.grad(inverse, factor, (gradient * units).to(device))
+        return inverse.detach().cpu() * units, slope.cpu() * units[:, None]
+
+    for found, expected in zip(measured(units), measured(torch.ones(3)), strict=True):
+        torch.testing.assert_close(found, expected)

@@ -8,6 +8,7 @@ import torch
 from torch.distributions import (
     AffineTransform,
     Independent,
+    LowRankMultivariateNormal,
     MultivariateNormal,
     Normal,
     StudentT,
@@ -30,6 +31,7 @@ from prerank import (
     pit,
     variogram_score,
 )
+from prerank.distributions import affine
 from prerank.errors import InputError
 from properties.cases import DTYPES
 from truths import gaussian_mixture, independent_normal, multivariate_normal, skewness
@@ -37,10 +39,10 @@ from truths import gaussian_mixture, independent_normal, multivariate_normal, sk
 ROWS, DIM, SAMPLES = 60, 4, 40
 PRERANKS = ["marginal", "location", "scale", "dependency", "pca", "pca(0.8)", "hdr", "copula"]
 PRERANKS += ["multivariate_rank", "average_rank", "band_depth", "energy_score"]
-# Powers of two near 1e-30, 1e-20, 1e20 and 1e30, and farther ones in float64.
+# Powers of two near 1e-30, 1e-20, 1e20 and 1e30, and near 1e-300, 1e-160, 1e160 and 1e300.
 EDGES = {
     torch.float32: [2.0**-100, 2.0**-66, 2.0**66, 2.0**100],
-    torch.float64: [2.0**-400, 2.0**-100, 2.0**100, 2.0**460],
+    torch.float64: [2.0**-997, 2.0**-532, 2.0**532, 2.0**997],
 }
 
 
@@ -158,6 +160,146 @@ def test_scores_and_their_gradients(kind, dtype):
             )
             for one, two in zip(found[2:], found[:2], strict=True):
                 torch.testing.assert_close(one, two, rtol=rounding, atol=rounding)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_draws(dtype):
+    """Densities, which the gradient divides by, are as small as the units are large."""
+
+    def measured(unit):
+        torch.manual_seed(0)
+        law, y = moved("mixture", dtype, unit)
+        parameters = [p.clone().requires_grad_() for p in (law.logits, law.loc, law.scale_tril)]
+        score = energy_score(GaussianMixture(*parameters), y, generator=0) / unit
+        slopes = torch.autograd.grad(score.sum(), parameters)
+        return slopes[0], unit * slopes[1], unit * slopes[2]
+
+    expected = measured(1.0)
+    for unit in EDGES[dtype]:
+        for found, wanted in zip(measured(unit), expected, strict=True):
+            bound = 1e3 * torch.finfo(dtype).eps * float(wanted.abs().max())
+            torch.testing.assert_close(found, wanted, rtol=0, atol=bound)
+
+
+# Of targets side by side: ratios of 1e40 and of 1e60 in float32.
+UNEVEN = {
+    torch.float32: [(2.0**-66, 1.0, 2.0**66, 1.0), (2.0**-100, 1.0, 2.0**100, 1.0)],
+    torch.float64: [(2.0**-532, 1.0, 2.0**532, 1.0), (2.0**-997, 1.0, 2.0**997, 1.0)],
+}
+UNITLESS = ["marginal", "hdr", "copula", "average_rank", "band_depth", "sample_density"]
+FAR = "targets whose sizes differ by more than 1e.* cannot hold together: rescale the targets"
+
+
+def uneven(kind, dtype, units):
+    torch.manual_seed(0)
+    law, y = moved(kind, dtype)
+    scale = torch.tensor(units, dtype=dtype)
+    return affine(law, torch.zeros_like(scale), scale), scale * y
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["mixture", "normal", "independent", "members"])
+def test_tiny_and_huge_targets_in_one_row(kind, dtype):
+    even = uneven(kind, dtype, (1.0,) * DIM)
+    for prerank in UNITLESS:
+        if not applies(prerank, kind):
+            continue
+        expected = pit(*even, prerank, generator=0)
+        for units in UNEVEN[dtype]:
+            found = pit(*uneven(kind, dtype, units), prerank, generator=0)
+            # Sums of logarithms, and of squares of whitened points, round.
+            bound = 1e-3 if prerank in ("hdr", "sample_density") else 0.0
+            assert float((found - expected).abs().mean()) <= bound, (prerank, units)
+    for units in UNEVEN[dtype]:
+        law, y = uneven(kind, dtype, units)
+        scale = torch.tensor(units, dtype=dtype)
+        rounding = 100 * torch.finfo(dtype).eps
+        torch.testing.assert_close(crps(law, y) / scale, crps(*even), rtol=0, atol=rounding)
+        assert bool(energy_score(law, y, generator=0).isfinite().all())
+        if applies("hdr", kind):
+            # Logarithms of 1e300 that are added up.
+            difference = nll(law, y) - nll(*even) - scale.log().sum()
+            assert float(difference.abs().max()) < 3000 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_tiny_and_huge_targets_in_one_row(dtype):
+    def measured(units, value):
+        law, y = uneven("mixture", dtype, units)
+        parameters = [p.clone().requires_grad_() for p in (law.logits, law.loc, law.scale_tril)]
+        found = value(GaussianMixture(*parameters), y)
+        slopes = torch.autograd.grad(found, parameters)
+        scale = torch.tensor(units, dtype=dtype)
+        return slopes[0], slopes[1] * scale, slopes[2] * scale.unsqueeze(-1)
+
+    def penalty(prerank):
+        return lambda law, y: CalibrationPenalty(prerank, n_samples=20)(law, y, generator=0)
+
+    values = {prerank: penalty(prerank) for prerank in ("marginal", "hdr", "copula")}
+    values["nll"] = lambda law, y: nll(law, y).mean()
+    values["density"] = lambda law, y: law.log_prob(y + torch.zeros(2 * DIM, 1, 1)).mean()
+    for name, value in values.items():
+        expected = measured((1.0,) * DIM, value)
+        for units in UNEVEN[dtype]:
+            for found, wanted in zip(measured(units, value), expected, strict=True):
+                bound = 1e7 * torch.finfo(dtype).eps * float(wanted.abs().max())
+                torch.testing.assert_close(found, wanted, rtol=0, atol=bound, msg=name)
+    for prerank in ("location", "scale", "dependency", "energy_score"):  # do not see tiny targets
+        for units in UNEVEN[dtype]:
+            slopes = measured(units, penalty(prerank))
+            assert all(bool(slope.isfinite().all()) for slope in slopes), (prerank, units)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ratios_that_their_type_cannot_hold(dtype):
+    near, far = UNEVEN[dtype]
+    for kind in ("mixture", "members"):
+        assert bool(pit(*uneven(kind, dtype, near), "pca", generator=0).isfinite().all())
+        with pytest.raises(InputError, match=FAR):
+            pit(*uneven(kind, dtype, far), "pca", generator=0)
+    law, y = uneven("mixture", dtype, near)
+    law.loc.requires_grad_()
+    assert bool(law.rsample((9,), generator=0).isfinite().all())
+    with pytest.raises(InputError, match=FAR):  # slopes of huge targets along tiny ones
+        energy_score(law, y, generator=0)
+    even, y = uneven("mixture", dtype, (1.0,) * DIM)
+    even.loc.requires_grad_()
+    y[3, 1] = near[2] ** 1.85  # a fill value is no target of another size
+    (slope,) = torch.autograd.grad(energy_score(even, y, generator=0).sum(), even.loc)
+    assert bool(slope.isfinite().all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("side", [-1, 1])
+def test_one_component_of_another_size(dtype, side):
+    """Tiny or huge beside the others: all values and gradients are numbers."""
+    scores = {"nll": nll, "energy": energy_score, "crps": crps, "variogram": variogram_score}
+    for power in {torch.float32: (58, 66, 100), torch.float64: (516, 532, 997)}[dtype]:
+        size = 2.0 ** (side * power)
+        torch.manual_seed(0)
+        factor = (torch.eye(3) + torch.ones(3, 3).tril(-1) / 3).to(dtype)
+        parameters = [
+            torch.zeros(ROWS, 2, dtype=dtype),
+            torch.zeros(ROWS, 2, 3, dtype=dtype),
+            torch.stack([factor, size * factor]).expand(ROWS, 2, 3, 3).clone(),
+        ]
+        y = GaussianMixture(*parameters).sample(generator=1)
+        values = {**scores, **{prerank: CalibrationPenalty(prerank) for prerank in SMOOTH}}
+        for name, value in values.items():
+            law = GaussianMixture(*(p.requires_grad_() for p in parameters))
+            found = value(law, y).mean()
+            slopes = torch.autograd.grad(found, parameters, materialize_grads=True)
+            assert all(bool(x.isfinite().all()) for x in (found, *slopes)), (name, size)
+            if name not in scores:
+                # The largest of 3 components and 50 tests by chance: .31/sqrt(60) is their mean.
+                assert float(pce(pit(law, y, name, generator=0)).max()) < 0.14, (name, size)
+
+
+def test_crps_of_low_rank_normals_without_a_variance():
+    loc, factor = torch.zeros(5, 2), torch.full((5, 2, 1), 2.0**66)
+    law = LowRankMultivariateNormal(loc, factor, torch.ones(5, 2))
+    expected = crps(Independent(Normal(loc, factor.squeeze(-1)), 1), loc)
+    torch.testing.assert_close(crps(law, loc), expected)
 
 
 @pytest.mark.parametrize("kind", ["mixture", "members"])

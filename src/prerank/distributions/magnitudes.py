@@ -26,6 +26,8 @@ from prerank.errors import InputError
 from prerank.inputs import check_finite, may_not_wait
 
 __all__ = [
+    "RowFactors",
+    "check_ratio",
     "check_resolution",
     "resolution_remarks",
     "row_factors",
@@ -58,6 +60,18 @@ class Spans(NamedTuple):
     least: Tensor
     centres: Callable[[], Tensor]
     widths: Callable[[], Tensor]
+
+
+class RowFactors(NamedTuple):
+    """Powers of two that bring forecasts and observations within bounds.
+
+    Attributes:
+        rows: one for all targets of a row, `(..., N, 1)`; None where no row needs one.
+        targets: one for each target of a row, `(..., N, D)`; None where no target needs one.
+    """
+
+    rows: Tensor | None
+    targets: Tensor | None
 
 
 @singledispatch
@@ -161,33 +175,73 @@ def check_resolution(found: Spans, y: Tensor, *, bounded: bool = False) -> None:
 
 
 @torch.no_grad()
-def row_factors(found: Spans, y: Tensor) -> Tensor | None:
+def row_factors(found: Spans, y: Tensor) -> RowFactors:
     """Powers of two that bring rows of very large or very small numbers within bounds.
 
     Within them squares, and the inverses of these, are numbers: from :math:`2^{-32}` to
     :math:`2^{56}` in float32. Powers of two change no digit, and rows within have a factor of 1.
+    One factor for a row keeps its targets comparable, and may make a small one beside a large one
+    vanish; what looks at the targets in units of their own takes a factor for each.
 
     Args:
         found: spans of the forecasts.
         y: observations `(..., N, D)`.
 
     Returns:
-        `(..., N, 1)`, or None where no row needs one: always where values cannot be looked at.
+        Factors, None where values cannot be looked at.
 
     Example:
         >>> dist = MultivariateNormal(torch.zeros(2, 1), torch.tensor([[[1.0]], [[1e-24]]]))
-        >>> row_factors(spans(dist), torch.tensor([[1.0], [0.0]])).log2()
+        >>> row_factors(spans(dist), torch.tensor([[1.0], [0.0]])).rows.log2()
         tensor([[ 0.],
                 [39.]])
     """
     if not _may_look(found.least) or _ordinary(found, y):
-        return None
-    sizes = [found.centres().abs().amax(-2), found.widths().amax(-2), y.abs()]
-    return safe_factors(torch.cat(torch.broadcast_tensors(*sizes), -1).amax(-1, keepdim=True))
+        return RowFactors(None, None)
+    sizes = _sizes(found, y)
+    return RowFactors(safe_factors(sizes.amax(-1, keepdim=True)), safe_factors(sizes))
+
+
+@torch.no_grad()
+def check_ratio(found: Spans, y: Tensor, *, gradient: bool = False) -> None:
+    r"""Raise where a target is too small beside the others of its row for numbers that see both.
+
+    The largest number of a row may be wider than the narrowest forecast by a factor of
+    :math:`2^{176} \approx 10^{53}` in float32 (beyond, the factor of the row leaves no digits), and
+    of :math:`2^{1464}` in float64.
+
+    Args:
+        found: spans of the forecasts.
+        y: observations `(..., N, D)`.
+        gradient: for slopes of wide targets along narrow ones, which are as large as the ratio of
+            their widths: :math:`2^{124} \approx 10^{37}` in float32, and :math:`2^{1020}` in
+            float64.
+
+    Example:
+        >>> factor = torch.diag(torch.tensor([1e-30, 1e30]))
+        >>> dist = MultivariateNormal(torch.zeros(1, 2), scale_tril=factor)
+        >>> check_ratio(spans(dist), torch.zeros(1, 2))
+        Traceback (most recent call last):
+        prerank.errors.InputError: dist and y have targets whose sizes differ by more than 1e+53 ...
+    """
+    widths = found.widths()
+    sizes = widths.amax(-2) if gradient else _sizes(found, y)
+    largest = sizes.amax(-1, keepdim=True).frexp().exponent
+    # A width of 0 is one of a forecast without spread.
+    narrowest = torch.where(widths > 0, widths, torch.inf).amin(-2)
+    apart = largest - torch.where(narrowest.isinf(), largest, narrowest.frexp().exponent)
+    # Room for the slopes of a CDF up to 40 standard deviations away, and for those of draws.
+    most = _exponent(y.dtype) + (-4 if gradient else _bounds(y.dtype)[1] - 8)
+    if int(apart.max()) > most:
+        remedy = "" if y.dtype == torch.float64 else " or use float64"
+        raise InputError(
+            f"dist and y have targets whose sizes differ by more than 1e+{most * math.log10(2):.0f}"
+            f" in one row, which {y.dtype} cannot hold together: rescale the targets{remedy}"
+        )
 
 
 def times(dist: Distribution, factor: Tensor) -> Distribution:
-    """The distribution of a multiple of each row, with factors `(..., N, 1)`."""
+    """The distribution of a multiple of each row, with factors `(..., N, 1)` or `(..., N, D)`."""
     scale = factor.expand(dist.batch_shape + dist.event_shape)
     return affine(dist, scale.new_zeros(scale.shape[-1]), scale)
 
@@ -195,9 +249,10 @@ def times(dist: Distribution, factor: Tensor) -> Distribution:
 def within_bounds(
     dist: Distribution, y: Tensor | None = None
 ) -> tuple[Distribution, Tensor | None]:
-    """Forecasts in units as of `row_factors`, and the factors, for families that tell their size.
+    """Forecasts in units of their targets, and the factors, for families that tell their size.
 
-    With observations, `check_resolution` looks at both.
+    The factors are those of `row_factors` for each target, `(..., N, D)`. With observations,
+    `check_resolution` looks at both.
 
     Example:
         >>> dist = Ensemble(torch.tensor([[[1e-30]], [[3e-30]]]))
@@ -210,7 +265,7 @@ def within_bounds(
         return dist, None
     if y is not None:
         check_resolution(found, y)
-    factor = row_factors(found, found.centres()[..., 0, :] if y is None else y)
+    factor = row_factors(found, found.centres()[..., 0, :] if y is None else y).targets
     return (dist, None) if factor is None else (times(dist, factor), factor)
 
 
@@ -259,6 +314,12 @@ def _ordinary(found: Spans, y: Tensor) -> bool:
     centre, observed, widest, narrowest = torch.stack(extremes).tolist()
     enough = max(2.0**low, _DIGITS * torch.finfo(y.dtype).eps * centre)
     return bool(max(centre, observed, widest) < 2.0 ** (high - 1) and narrowest > enough)
+
+
+def _sizes(found: Spans, y: Tensor) -> Tensor:
+    """The largest number of each target, `(..., N, D)`."""
+    parts = [found.centres().abs().amax(-2), found.widths().amax(-2), y.abs()]
+    return torch.stack(torch.broadcast_tensors(*parts)).amax(0)
 
 
 def _breadth(found: Spans) -> Tensor:

@@ -43,6 +43,7 @@ from torch.nn.functional import pad
 from prerank.distributions.densities import whitened_columns
 from prerank.numerics import QuickFunction, join, row_blocks
 from prerank.numerics.kernels import available
+from prerank.numerics.matrices import powers_of_two, triangular_inverse
 
 __all__ = ["attach_implicit_gradient", "place_columns"]
 
@@ -173,23 +174,28 @@ def attach_implicit_gradient(
     uniform = (posterior * cdf).sum(-2)  # (S, *batch, D)
 
     with torch.no_grad():
-        eye = torch.eye(loc.shape[-1], dtype=loc.dtype, device=loc.device)
-        inverse = torch.linalg.solve_triangular(scale_tril, eye, upper=False)  # A_k
+        # In a unit for each target, (*batch, D): those of very small and very large ones may differ
+        # by more than a number holds, and the floor below is for densities near 1.
+        unit = powers_of_two(diagonal.amax(-2))
+        inverse = triangular_inverse(scale_tril / unit[..., None, :, None])  # A_k
         steps = z.unsqueeze(-1) * inverse  # z_kj A_kje, (S, *batch, K, D, D)
         earlier = pad(steps.cumsum(-2)[..., :-1, :], (0, 0, 1, 0))
         density = (-0.5 * (z.square() + _LOG_2PI)).exp()
-        jacobian = (
-            posterior.unsqueeze(-1)
-            * (
-                density.unsqueeze(-1) * inverse
-                - (cdf - uniform.unsqueeze(-2)).unsqueeze(-1) * earlier
-            )
-        ).sum(-3)
+        slopes = density.unsqueeze(-1) * inverse
+        slopes = slopes - (cdf - uniform.unsqueeze(-2)).unsqueeze(-1) * earlier
+        # Of a narrow component far away they may be infinite, but its share is 0.
+        share = posterior.unsqueeze(-1)
+        jacobian = torch.where(share > 0, share * slopes, 0).sum(-3)
         # A density that underflows would divide by zero; such a draw gets a bounded gradient.
         floor = torch.finfo(loc.dtype).tiny ** 0.5
         diagonal = jacobian.diagonal(dim1=-2, dim2=-1)
         jacobian = jacobian + torch.diag_embed(diagonal.clamp_min(floor) - diagonal)
+        # Columns near 1: a gradient is multiplied by the width of its component, not first by that
+        # of the widest one, whose product may be infinite.
+        column = powers_of_two(diagonal.clamp_min(floor))
+        jacobian = jacobian / column.unsqueeze(-2)
+        unit = (unit / column).clamp_max(torch.finfo(loc.dtype).max)
 
     moved = (uniform - uniform.detach()).unsqueeze(-1)
     shift = torch.linalg.solve_triangular(jacobian, moved, upper=False).squeeze(-1)
-    return (columns - shift).reshape(shape)
+    return (columns - unit * shift).reshape(shape)

@@ -8,15 +8,38 @@ from torch import Tensor
 from prerank.numerics import QuickFunction
 from prerank.numerics.kernels import available, compilable
 
-__all__ = ["by_coordinate", "pair_distances", "row_norms", "symmetric_eigen", "triangular_inverse"]
+__all__ = [
+    "by_coordinate",
+    "pair_distances",
+    "powers_of_two",
+    "row_norms",
+    "symmetric_eigen",
+    "triangular_inverse",
+]
+
+
+def powers_of_two(sizes: Tensor) -> Tensor:
+    """The largest power of two in each size: a unit that changes no digit, and has no gradient.
+
+    Args:
+        sizes: positive, of any shape.
+
+    Example:
+        >>> powers_of_two(torch.tensor([1.0, 5.0, 0.3]))
+        tensor([1.0000, 4.0000, 0.2500])
+    """
+    sizes = sizes.detach()
+    return sizes / (2 * sizes.frexp().mantissa)  # exact, and faster than a power
+
+
+_SQUARES = 2.0**600  # more would need units whose products with a gradient vanish
 
 
 def row_norms(matrix: Tensor) -> Tensor:
     r"""Euclidean norms over the last axis, :math:`\|a\| = \big(\sum_d a_d^2\big)^{1/2}`.
 
     The squares are added up in float64: those of float32 numbers below 1e-19 would vanish, and
-    those above 1e19 overflow. Float64 numbers are taken in units of a power of two near the largest
-    one of their row.
+    those above 1e19 overflow. Those of float64 numbers are in units near the largest of a row.
 
     Args:
         matrix: `(..., D)`.
@@ -27,12 +50,10 @@ def row_norms(matrix: Tensor) -> Tensor:
     """
     if matrix.dtype != torch.float64:
         return torch.linalg.vector_norm(matrix, dim=-1, dtype=torch.float64).to(matrix.dtype)
-    largest = matrix.detach().abs().amax(-1, keepdim=True).clamp(1 / _FAR, _FAR)
-    unit = largest / (2 * largest.frexp().mantissa)  # exact: no digit changes
+    largest = matrix.detach().abs().amax(-1, keepdim=True)
+    unit = powers_of_two(largest.clamp(1 / _SQUARES, _SQUARES))
     return unit.squeeze(-1) * torch.linalg.vector_norm(matrix / unit, dim=-1)
 
-
-_FAR = 2.0**600  # units beyond would make products with gradients vanish
 
 _FEW = 64  # coordinates, up to which the GPU's own kernel has too little to do for each pair
 
@@ -142,8 +163,10 @@ class _Inverse(QuickFunction):
             from prerank.numerics.kernels.matrix_kernels import lower_inverse
 
             return lower_inverse(factor)
-        eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-        return torch.linalg.solve_triangular(factor, eye, upper=False)
+        # Rows near 1, lest products of very small and very large ones overflow on the way.
+        unit = powers_of_two(factor.diagonal(dim1=-2, dim2=-1))
+        right = torch.diag_embed(1 / unit)
+        return torch.linalg.solve_triangular(factor / unit.unsqueeze(-1), right, upper=False)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -156,4 +179,7 @@ class _Inverse(QuickFunction):
             from prerank.numerics.kernels.matrix_kernels import inverse_gradient
 
             return inverse_gradient(inverse, gradient)
-        return -(inverse.mT @ gradient @ inverse.mT).tril()
+        # G and A in units of their columns, which cancel: those of A' G may differ by more than a
+        # number holds.
+        unit = powers_of_two(inverse.diagonal(dim1=-2, dim2=-1)).unsqueeze(-2)
+        return -(inverse.mT @ (gradient * unit) @ (inverse / unit).mT).tril()

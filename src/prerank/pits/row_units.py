@@ -8,6 +8,9 @@ from torch.distributions import Distribution, TransformedDistribution
 
 from prerank.distributions import Draws
 from prerank.distributions.magnitudes import (
+    RowFactors,
+    Spans,
+    check_ratio,
     check_resolution,
     row_factors,
     sample_spans,
@@ -15,7 +18,7 @@ from prerank.distributions.magnitudes import (
     times,
 )
 from prerank.pits.closed_forms import closed_form
-from prerank.preranks import PreRank
+from prerank.preranks import PCA, PreRank, Projection
 
 __all__ = ["Frame", "Frames"]
 
@@ -33,7 +36,7 @@ class Frame:
         self.dist, self.observed, self.draws = dist, observed, cache(draws)
 
     def times(self, factor: Tensor) -> "Frame":
-        """The same in other units, `(..., N, 1)` of them in one of these."""
+        """The same in other units, `(..., N, 1)` or `(..., N, D)` of them in one of these."""
 
         def draws() -> Draws:
             points, weights = self.draws()
@@ -60,7 +63,9 @@ class Frames:
         frame = self._frame
         if self._spans is None and closed_form(frame.dist, prerank) is not None:
             return frame  # nothing is drawn that could tell how large the numbers are
-        scaled = self._scaled
+        scaled = self._by_target if prerank.unitless else self._by_row
+        if isinstance(prerank, PCA | Projection) and self._factors.targets is not None:
+            check_ratio(self._found, frame.observed)  # it may look along a small target alone
         if scaled is None or not prerank.homogeneous:
             return frame
         # Densities rank alike in all units: those of other families stay as they are. So do their
@@ -70,12 +75,23 @@ class Frames:
         return frame if own else scaled
 
     @cached_property
-    def _scaled(self) -> Frame | None:
-        frame = self._frame
+    def _found(self) -> Spans:
+        return self._spans or sample_spans(self._frame.draws().points)
+
+    @cached_property
+    def _factors(self) -> RowFactors:
         if not self._rescale:
-            return None
-        found = self._spans or sample_spans(frame.draws().points)
+            return RowFactors(None, None)
         if self._check:
-            check_resolution(found, frame.observed, bounded=True)
-        factor = row_factors(found, frame.observed)
-        return None if factor is None else frame.times(factor)
+            check_resolution(self._found, self._frame.observed, bounded=True)
+        return row_factors(self._found, self._frame.observed)
+
+    @cached_property
+    def _by_row(self) -> Frame | None:
+        factor = self._factors.rows
+        return None if factor is None else self._frame.times(factor)
+
+    @cached_property
+    def _by_target(self) -> Frame | None:
+        factor = self._factors.targets
+        return None if factor is None else self._frame.times(factor)

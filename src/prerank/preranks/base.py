@@ -62,6 +62,7 @@ class PreRank(ABC):
             are multiplied by one positive number.
         divisible: T is defined for some of the targets of an event as for all of them, if `check`
             accepts the distribution of these. Rows without all targets are left out of others.
+        unitless: likewise, if each target is multiplied by a positive number of its own.
     """
 
     name: ClassVar[str]
@@ -71,6 +72,7 @@ class PreRank(ABC):
     differentiable: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = False
     divisible: ClassVar[bool] = False
+    unitless: ClassVar[bool] = False
 
     @abstractmethod
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:

@@ -27,6 +27,7 @@ class Marginal(Linear):
 
     name: ClassVar[str] = "marginal"
     divisible: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
 
     def directions(
         self, dist: Distribution, pool: Tensor | None = None, weights: Tensor | None = None

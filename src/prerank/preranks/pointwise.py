@@ -134,6 +134,7 @@ class HDR(PreRank):
     name: ClassVar[str] = "hdr"
     divisible: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
     needs_log_prob: ClassVar[bool] = True
 
     def check(self, dist: Distribution) -> None:
@@ -224,7 +225,7 @@ class _Variogram(torch.autograd.Function):
         dim, lag = centred.shape[-1], centred.shape[-1] - steps.shape[-1]
         if torch.is_grad_enabled():  # a graph has to lead to the points
             ratio, variance, centred, steps = _ratio(points, lag)
-        # A gradient over a variance with few digits, or none, may be infinite.
+        # A gradient over a variance that vanishes, or nearly so, may be infinite.
         tiny = _ROOM * torch.finfo(points.dtype).tiny
         scale = torch.where(variance < tiny, 0, -gradient / variance.clamp_min(tiny))
         slope = centred * (2 / dim * ratio)

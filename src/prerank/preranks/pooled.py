@@ -41,6 +41,7 @@ class Copula(PreRank):
     divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Count the dominated members."""
@@ -94,6 +95,7 @@ class AverageRank(PreRank):
     divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
@@ -116,6 +118,7 @@ class BandDepth(PreRank):
     divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:

@@ -36,6 +36,7 @@ class SampleDensity(PreRank):
     divisible: ClassVar[bool] = True
     pooled: ClassVar[bool] = True
     homogeneous: ClassVar[bool] = True
+    unitless: ClassVar[bool] = True
 
     def project(self, pool: Tensor, dist: Distribution, weights: Tensor | None = None) -> Tensor:
         """Estimate the density at each member from the others."""

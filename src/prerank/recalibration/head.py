@@ -163,7 +163,7 @@ class CalibrationHead:
             term.check(base)
         size = spans(base) or sample_spans(draw(base, self.n_samples, generator=self.seed).points)
         check_resolution(size, observed)
-        factor = row_factors(size, observed)
+        factor = row_factors(size, observed).rows
         if factor is not None:  # rows share one change, so they cannot have units of their own
             needed = factor[factor != 1]
             raise InputError(

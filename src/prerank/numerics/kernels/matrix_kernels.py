@@ -43,9 +43,10 @@ def _invert(factors, result, dim, block: tl.constexpr):
     x = tl.zeros((block, block), dtype=factors.dtype.element_ty)
     for i in range(dim):
         left = tl.load(factors + first + i * dim + line, mask=line < i, other=0.0)
-        known = tl.sum(left[:, None] * x, 0)
         pivot = tl.load(factors + first + i * dim + i)
-        new = (tl.where(line == i, 1.0, 0.0) - known) / pivot
+        # Divided first: products of very small and very large rows may overflow.
+        known = tl.sum((left / pivot)[:, None] * x, 0)
+        new = tl.where(line == i, 1.0, 0.0) / pivot - known
         x = tl.where(row == i, new[None, :], x)
     inside = (row < dim) & (column < dim)
     tl.store(result + first + row * dim + column, x, mask=inside)
@@ -59,8 +60,8 @@ def _inverse_gradient(inverse, gradient, result, dim, block: tl.constexpr):
     inside = (row < dim) & (column < dim)
     a = tl.load(inverse + first + row * dim + column, mask=inside, other=0.0)
     g = tl.load(gradient + first + row * dim + column, mask=inside, other=0.0)
-    half = tl.sum(a[:, :, None] * g[:, None, :], 0)  # A' G
-    whole = tl.sum(half[:, None, :] * a[None, :, :], 2)  # A' G A'
+    half = tl.sum(g[:, None, :] * a[None, :, :], 2)  # G A', whose units cancel
+    whole = tl.sum(a[:, :, None] * half[:, None, :], 0)  # A' G A'
     value = tl.where(row >= column, -whole, 0.0)
     tl.store(result + first + row * dim + column, value, mask=inside)
 

@@ -1,4 +1,4 @@
-"""Repair the dependence of an ensemble of real numbers, and see it on months that were kept.
+"""Repair the dependence of an ensemble of real numbers, and judge it on held-out months.
 
 For each month and company, the members are what followed the 20 earlier months that were most
 nearly as restless. Each company has analogs of its own, which loses the dependence between them;

@@ -122,3 +122,12 @@ def test_the_band_of_bars_keeps_its_level(kind):
         out.append(bool(((bars < band.lower) | (bars > band.upper)).any()))
     # 200 at 5 %: a standard error of .0154. Rotations of few bars are not quite Gaussian.
     assert np.mean(out) < 0.05 + 4 * 0.0154
+
+
+def test_weeks_begin_on_mondays_and_numbers_keep_their_digits():
+    days = ["2025-01-01", "2025-01-02", "2025-01-05", "2025-01-06"]
+    names, codes = periods_of(days, "week", 4)
+    assert (names, codes.tolist()) == (("2024-12-30", "2025-01-06"), [0, 0, 0, 1])
+    names, codes = periods_of([0.1, 0.2, 0.3, 0.6, 0.7], 0.1, 5)
+    assert (names, codes.tolist()) == (("0.1", "0.2", "0.3", "0.6", "0.7"), [0, 1, 2, 3, 4])
+    assert periods_of([1_000_000, 1_000_024], 24, 2)[0] == ("999984", "1000008")

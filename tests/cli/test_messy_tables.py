@@ -71,7 +71,7 @@ def test_no_command_is_proposed_where_none_works(messy, write):
     write(messy.assign(flow=1.0))
     done = fit()
     assert "This works" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("No option of this command")
+    assert done.stderr.splitlines()[-1].startswith("No option solves all of these")
 
 
 def test_what_drops_most_rows_is_named_and_dates_hint_at_a_split(messy, write, undrawn):

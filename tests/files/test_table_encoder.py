@@ -69,3 +69,14 @@ def test_what_is_not_asked_for_is_refused():
     with pytest.raises(InputError, match="impute=True needs a DataFrame"):
         table_encoder(np.ones((3, 2)), impute=True)
     assert table_encoder(TABLE[["flow"]]) is None
+
+
+def test_a_single_row_may_lack_any_value():
+    """All values of such a column are None, and pandas takes them for objects."""
+    encoder = TableEncoder.fit(TABLE, impute=True, dates=True)
+    whole = encoder(TABLE.iloc[:1])
+    for name in TABLE.columns:
+        row = pd.DataFrame([{**TABLE.iloc[0].to_dict(), name: None}])
+        encoded = encoder(row)
+        assert encoded.shape == whole.shape
+        assert np.isfinite(encoded).all()

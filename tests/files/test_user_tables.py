@@ -375,6 +375,15 @@ def test_the_column_that_costs_most_rows_is_named(tmp_path):
     assert "with --ignore 'gust' 40 rows instead of 10 are left" in str(loss)
 
 
+def test_a_missing_date_and_inputs_that_are_mostly_missing_have_a_remedy(tmp_path):
+    days = [str(day.date()) for day in pd.to_datetime(DAYS)]
+    error = unfit(write(tmp_path / "a.csv", weather(day=["", *days[1:]]).drop(columns="gust")))
+    assert (error.remedy.dates, error.remedy.drop_missing) == (True, True)
+    some = np.where(np.arange(40) < 15, 1.0, np.nan)
+    table = weather(heat=some * np.arange(40), gust=some[::-1]).drop(columns="day")
+    assert unfit(write(tmp_path / "b.csv", table)).remedy.impute
+
+
 @pytest.mark.parametrize(
     ("columns", "options"),
     [

@@ -249,6 +249,45 @@ def test_samples_have_boxes_and_no_density():
         predictive_region(normal(5)).contains_points(torch.zeros(1, 2), 5)
 
 
+@pytest.mark.parametrize("scale", [0.05, 0.01])
+@pytest.mark.parametrize("kind", ["members", "normal"])
+def test_forecasts_that_are_far_too_narrow_cover_the_level(kind, scale):
+    """Limits and region agree, or the limits are wider: they are infinite beyond all digits."""
+    torch.manual_seed(0)
+    y, known = torch.randn(1000, 3), torch.randn(1000, 3)
+
+    def forecast():
+        if kind == "members":
+            return Ensemble(scale * torch.randn(10, 1000, 3))
+        return MultivariateNormal(torch.zeros(1000, 3), scale_tril=scale * torch.eye(3))
+
+    calibration = (forecast(), known)
+    region = predictive_region(forecast(), 0.9, calibration=calibration, shape="box", generator=0)
+    limits = region.limits
+    inside = ((limits[..., 0] <= y) & (y <= limits[..., 1])).all(-1)
+    # Beta-binomial: two sets of 1,000 rows have a standard deviation of .0134.
+    assert float(region.contains(y).double().mean()) == pytest.approx(0.9, abs=0.054)
+    assert float(inside.double().mean()) > 0.9 - 0.054
+    if kind == "members":  # scores of normal forecasts end where the mass beyond is 0
+        assert not bool(region.contains(y + 1e9).any())
+
+
+def test_tiny_levels_have_tiny_regions():
+    y = torch.randn(50, 2)
+    dist = MultivariateNormal(torch.zeros(50, 2), torch.eye(2))
+    region = predictive_region(dist, 1e-13, calibration=(dist, y), generator=0)
+    assert float(region.contains(torch.randn(50, 2)).double().mean()) < 0.2
+
+
+def test_points_of_other_types_and_shapes():
+    dist = MultivariateNormal(torch.zeros(5, 2), torch.eye(2))
+    region = predictive_region(dist, 0.9, generator=0)
+    for points in (np.zeros((3, 2)), torch.zeros(3, 2, dtype=torch.float64)):
+        assert region.contains_points(points, 0).tolist() == [True] * 3
+    with pytest.raises(PrerankError, match="points must have shape"):
+        region.contains_points(torch.zeros(3, 3), 0)
+
+
 def test_seeds_repeat_and_precision_stays():
     law = GaussianMixture(
         torch.zeros(20, 1), torch.zeros(20, 1, 2), torch.eye(2).expand(20, 1, 2, 2)

@@ -146,6 +146,12 @@ BAD_MAPS = {
     "lengths": (lambda: StationDisplay([1, 2], [1], [1, 2]), "y has shape"),
     "missing": (lambda: StationDisplay([1], [1], [np.nan]), "excess has missing"),
     "names": (lambda: StationDisplay([1], [1], [1], names=["a", "b"]), "2 names for 1 stations"),
+    "several rows": (
+        lambda: StationDisplay.from_table(
+            pd.concat([PLACES, PLACES]).assign(excess=0.0, p_value=1.0)
+        ),
+        "several rows for a station",
+    ),
     "column": (lambda: StationDisplay.from_table(PLACES), "table has no column 'excess'"),
 }
 

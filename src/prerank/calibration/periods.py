@@ -35,6 +35,7 @@ from prerank.inputs import as_labels, as_positive
 __all__ = ["PeriodMeans", "period_means", "periods_of"]
 
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
+_DIGITS = 1e-9  # 0.3 / 0.1 is 3, whatever its last digit
 _EXACT = 20  # uniforms; the sum of more is normal up to its kurtosis
 
 
@@ -64,7 +65,8 @@ def periods_of(time: object, every: str | float, n: int) -> tuple[tuple[str, ...
 
     Args:
         time: of each row: dates, also as text, or numbers.
-        every: `"year"`, `"month"`, `"week"`, `"day"`, or a number in the unit of numeric times.
+        every: `"year"`, `"month"`, `"week"` (from Monday on), `"day"`, or a number in the unit of
+            numeric times.
         n: number of rows.
 
     Example:
@@ -83,14 +85,19 @@ def periods_of(time: object, every: str | float, n: int) -> tuple[tuple[str, ...
             raise InputError(f"time must be dates like 2024-12-31: {error}") from error
         if dates is None:
             raise InputError(f"time has numbers: give the length of a period, not {every!r}")
-        starts, codes = np.unique(dates.astype(f"datetime64[{_UNITS[every]}]"), return_inverse=True)
+        units = dates.astype(f"datetime64[{_UNITS[every]}]")
+        if every == "week":  # those of numpy begin with Thursdays
+            days = dates.astype(np.int64)
+            units = (days - (days + 3) % 7).astype("datetime64[D]")
+        starts, codes = np.unique(units, return_inverse=True)
         names = tuple(str(start) for start in starts)
     else:
         length = as_positive(every, "every")
         if labels.dtype.kind not in "biuf":
             raise InputError(f"time has no numbers: every must be one of {tuple(_UNITS)}")
-        starts, codes = np.unique(np.floor(labels.astype(float) / length), return_inverse=True)
-        names = tuple(f"{start * length:g}" for start in starts)
+        places = np.floor(labels.astype(float) / length + _DIGITS)
+        starts, codes = np.unique(places, return_inverse=True)
+        names = tuple(f"{start * length:.12g}" for start in starts)
     return names, torch.from_numpy(codes.astype(np.int64))
 
 

@@ -67,7 +67,7 @@ def predict(
         if suffix not in (".parquet", ".csv"):
             raise InputError(f"{out}: the file to write must end in .parquet or .csv")
         if samples == 1:
-            raise InputError("one sample of each row says nothing of the others: 2 at least")
+            raise InputError("--samples must be 0 or at least 2")
         check_file(out, data)
         beside = out.with_name(f"{out.stem}.samples{suffix}")
         if samples:

@@ -49,7 +49,7 @@ def refuse_table(context: typer.Context, error: UnfitTableError) -> NoReturn:
     remedy = error.remedy
     if remedy is None:
         if len(error.problems) > 1:
-            say("No option of this command mends all of them: correct the table first.", err=True)
+            say("No option solves all of these problems: correct the table first.", err=True)
         raise typer.Exit(1) from error
     changes = {
         name: value

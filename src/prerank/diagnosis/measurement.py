@@ -147,6 +147,8 @@ def diagnose(
         (True, True)
     """
     gaps = as_missing(missing)
+    if gaps and not has_gaps(dist, check_observations(dist, y, gaps=True)):
+        missing, gaps = "raise", False
     if time is None and cluster is None and _goes_in_blocks(dist, preranks, gaps):
         words = None
         if isinstance(scale, str) and scale == "samples":

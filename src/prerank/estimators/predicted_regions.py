@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from prerank.extras import needed_by
@@ -69,4 +70,4 @@ class PredictedRegion(PredictiveRegion):
 
 def _listed(values: Any) -> list[Any]:
     """Values of one row; a single one after a fit to a vector."""
-    return list(values) if hasattr(values, "__len__") and len(values) else [values]
+    return [values] if np.ndim(values) == 0 else list(values)

@@ -54,7 +54,7 @@ def restore_encoder(settings: dict[str, Any]) -> TableEncoder | None:
 def texts(values: Any) -> tuple[str, ...]:
     """A list of different texts, one at least."""
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{str(values)[:80]} is no list of texts")
+        raise ValueError(f"{str(values)[:80]} is not a list of texts")
     if not values or len(set(values)) < len(values):
         raise ValueError(f"{str(values)[:80]} is empty, or names something twice")
     return tuple(values)
@@ -62,24 +62,24 @@ def texts(values: Any) -> tuple[str, ...]:
 
 def _position(text: str, columns: tuple[Any, ...]) -> int:
     if text not in map(str, range(len(columns))):
-        raise ValueError(f"{text[:80]} is no position of {len(columns)} columns")
+        raise ValueError(f"{text[:80]} is not a position of {len(columns)} columns")
     return int(text)
 
 
 def _finite(value: Any) -> float:
     if type(value) not in (int, float) or not isfinite(value):
-        raise ValueError(f"{str(value)[:80]} is no finite number")
+        raise ValueError(f"{str(value)[:80]} is not a finite number")
     return float(value)
 
 
 def _truth(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"{str(value)[:80]} is no truth value")
+        raise ValueError(f"{str(value)[:80]} is not a truth value")
     return value
 
 
 def _cycles(values: Any) -> tuple[str, ...]:
     known = tuple(name for name in CYCLES if name in values)
     if list(known) != values:
-        raise ValueError(f"{str(values)[:80]} are no cycles")
+        raise ValueError(f"{str(values)[:80]} are not known cycles")
     return known

@@ -79,6 +79,8 @@ def holds_dates(column: Any) -> bool:
 
 def _days(column: Any) -> npt.NDArray[np.float64]:
     """Days since 1970 by the local clock, which the habits of people and of the sun follow."""
+    if column.isna().all():
+        return np.full(len(column), np.nan)
     if not holds_dates(column):
         raise InputError(f"column {column.name!r} held dates in fit and now holds none")
     local = column if column.dt.tz is None else column.dt.tz_localize(None)

@@ -158,7 +158,7 @@ class TableEncoder:
         if position in self.dates:
             return self.dates[position](column)
         if levels is None:
-            if not _holds_numbers(column):
+            if column.notna().any() and not _holds_numbers(column):
                 raise InputError(f"column {name!r} was numeric in fit and now holds text")
             values: npt.NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
             return values[:, None]

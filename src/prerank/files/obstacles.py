@@ -1,4 +1,4 @@
-"""Everything that keeps a table from being learnt from, and the options that would help."""
+"""Problems that prevent fitting to a table, and the options that solve them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +90,7 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """One thing that keeps a table from being learnt from.
+    """One problem that prevents fitting to a table.
 
     Attributes:
         words: what it is and what to do.
@@ -105,7 +105,7 @@ class Obstacle:
 
 
 class UnfitTableError(InputError):
-    """A table cannot be learnt from as it is.
+    """A model cannot be fitted to a table as it is.
 
     Attributes:
         path: of the file.
@@ -167,7 +167,7 @@ def remedy_for(
         remedy = replace(remedy, dates=True, split_by=last)
     if request.impute:
         remedy = replace(remedy, drop_missing=any(o.cure == "missing" for o in found))
-    elif request.drop_missing or any(o.cure == "missing" for o in found):
+    else:
         remedy = _without_gaps(source, remedy.applied(request), remedy, fewest)
     wanted = remedy.applied(request)
     if not wanted.inputs or examine(source, wanted, fewest=fewest)[2]:
@@ -304,6 +304,8 @@ def _without_gaps(source: Frame, request: Request, remedy: Remedy, fewest: int) 
     table = _pandas(source, request.columns)
     share = table.isna().mean()
     mostly = tuple(name for name in request.inputs if share[name] > _MOSTLY)
+    if len(mostly) == len(request.inputs):  # something has to be left
+        mostly = tuple(name for name in mostly if share[name] == 1)
     remedy = replace(remedy, ignore=(*remedy.ignore, *mostly))
     rest = table.drop(columns=list(mostly))
     kept = len(rest.dropna())

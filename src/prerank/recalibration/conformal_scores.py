@@ -99,7 +99,7 @@ def tie_breakers(like: Tensor, kind: type[RegionShape], source: torch.Generator 
 
 def conformal_rank(rows: int, level: float) -> int:
     """K, the rank among calibration rows that gives the coverage."""
-    rank = math.ceil((rows + 1) * level - 1e-9)  # 0.9 * 10 is 9, whatever its last digit
+    rank = max(1, math.ceil((rows + 1) * level - 1e-9))  # 0.9 * 10 is 9, whatever its last digit
     if rank > rows:
         raise InputError(
             f"calibration has {rows} rows: a level of {level:g} needs at least "

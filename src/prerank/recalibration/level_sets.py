@@ -16,6 +16,7 @@ __all__ = ["DensityMap", "LevelTable", "increasing"]
 
 _LOWEST, _HIGHEST = -14.0, 6.0
 _FLAT_FROM = 1.0
+_FALL = 1e12  # of the log-density, beyond which points tie
 _OUTER, _INNER = 0.5, 0.125  # steps of the scores beyond and within 4
 
 
@@ -69,7 +70,7 @@ class LevelTable:
         low, high = torch.special.ndtr(first), torch.special.ndtr(last)
         tied = torch.special.ndtri(low + uniform.to(low) * (high - low))
         score = torch.where(high - low > 1e-9, tied, first)
-        fall = (lowest - log_density).clamp(0, 1e3)
+        fall = (lowest - log_density).clamp(0, _FALL)
         return torch.where(log_density < lowest, -(_LOWEST**2 + 2 * fall).sqrt(), score)
 
 

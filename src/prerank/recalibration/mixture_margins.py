@@ -10,6 +10,7 @@ __all__ = ["MixtureMargins", "normal_cdf"]
 
 _BLOCK_VALUES = 2**23  # points times rows, components and targets at a time
 _HALVINGS = 60
+_LAST = 37.0  # normal score from which on the mass beyond is 0
 
 
 class MixtureMargins:
@@ -47,7 +48,8 @@ class MixtureMargins:
             middle = 0.5 * (low + high)
             below = self._scores(middle.unsqueeze(0))[0] < w
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return 0.5 * (low + high)
+        # Scores beyond have no digits: any value may be there.
+        return torch.where(w.abs() > _LAST, w.sign() * torch.inf, 0.5 * (low + high))
 
     def of_row(self, row: int) -> "MixtureMargins":
         """The margins of one row."""

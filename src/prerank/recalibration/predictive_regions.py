@@ -29,10 +29,12 @@ from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
     as_count,
     as_generator,
+    as_points,
     as_probability,
     check_distribution,
     check_observations,
     full_precision,
+    parameter_of,
 )
 from prerank.recalibration.conformal_scores import (
     CentralScores,
@@ -122,10 +124,17 @@ class PredictiveRegion:
         with torch.no_grad(), full_precision():
             return self._accept(self._scores.of(check_observations(self.dist, y)))
 
-    def contains_points(self, points: Tensor, row: int) -> Tensor:
+    def contains_points(self, points: object, row: int) -> Tensor:
         """Whether points `(S, D)` lie in the region of one row: `(S,)`."""
         if as_count(row, "row", minimum=0) >= len(self._ties):
             raise InputError(f"row must be below {len(self._ties)}, the number of rows, got {row}")
+        points = as_points(points, "points")
+        if points.shape[1:] != self.dist.event_shape:
+            raise ShapeError(
+                f"points must have shape (S, {self.dist.event_shape[0]}), got {tuple(points.shape)}"
+            )
+        parameter = parameter_of(self.dist)
+        points = points if parameter is None else points.to(parameter)
         with torch.no_grad(), full_precision():
             own = self._scores.of_row(row)
             if own is None:  # a family whose rows cannot be told apart

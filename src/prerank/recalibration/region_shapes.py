@@ -21,7 +21,7 @@ from prerank.recalibration.value_masses import ValueMasses, preimages
 __all__ = ["SHAPES", "BoxShape", "DensityShape", "RegionShape"]
 
 _EDGE = 1e-9
-_FARTHEST = 1e6  # squared score of what lies at infinity
+_FARTHEST = 1e12  # squared score of what lies at infinity
 
 
 class RegionShape(ABC):

@@ -119,6 +119,11 @@ class StationDisplay(Display):
                 "as in table.join(places, on='group'), or name the columns"
             )
         names = table[name] if name in table.columns else table.index
+        if names.duplicated().any():
+            raise InputError(
+                "table has several rows for a station: choose one of each, as in "
+                "table.query(\"prerank == 'location' and component == 'all'\")"
+            )
         p_values = None if p_value is None else table[p_value]
         values = (table[column] for column in (x, y, value))
         return cls(*values, names=list(names), p_values=p_values, axes=(x, y), label=value)

@@ -621,7 +621,7 @@ DAMAGE = {
         "x.loc has shape",
     ),
     "a scaler of zero": (lambda f: retype(f, y_scale=torch.zeros_like), "not positive"),
-    "names that are lists": (lambda f: forge(f, target_names=[["a"]] * DIM), "no list of texts"),
+    "names that are lists": (lambda f: forge(f, target_names=[["a"]] * DIM), "not a list of texts"),
     "a name twice": (lambda f: forge(f, target_names=["a"] * DIM), "twice"),
     "levels of no column": (lambda f: forge(f, levels=[["a", "b"], ["c"]]), "encoded inputs"),
     "no settings": (lambda f: (f / "model.json").unlink(), r"model\.json"),

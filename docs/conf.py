@@ -22,7 +22,11 @@ extensions = [
 default_role = "code"  # what single backticks are in the docstrings
 nitpicky = True
 # Other libraries are named in signatures and not linked: a build needs no internet.
-nitpick_ignore_regex = [(r"py:.*", r"(?!prerank\b).*")]
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!prerank\b).*"),
+    # What `predictive_region` makes its regions of.
+    (r"py:class", r"prerank\.recalibration\.conformal_scores\..*"),
+]
 
 html_theme = "furo"
 html_title = f"prerank {release}"

@@ -11,7 +11,7 @@ from prerank.cli.messages import say, terminal
 __all__ = ["Course", "duration"]
 
 _TICK = 0.2  # seconds between two looks at the clock
-_EVERY = 10.0  # seconds between two lines where there is no terminal
+_EVERY = 10.0  # seconds between two lines if the output is not a terminal
 _NEARLY = 0.9  # share of a part that is taken to be over when its time is up
 
 
@@ -26,7 +26,7 @@ class Course:
         words: what each part does.
         pace: factor of these seconds on this machine.
         shown: whether anything is shown at all.
-        lines: whether lines are printed where there is no terminal.
+        lines: whether lines are printed if the output is not a terminal.
     """
 
     def __init__(

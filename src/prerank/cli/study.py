@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["study"]
 
-_EVERY = 10.0  # seconds between two lines where there is no terminal
+_EVERY = 10.0  # seconds between two lines if the output is not a terminal
 
 study = typer.Typer(
     help="Studies: datasets by penalties by seeds, resumable at any moment.",
@@ -281,7 +281,7 @@ def _shown(quiet: bool) -> Iterator["Callable[[StudyProgress], None] | None"]:
 
 
 class _Lines:
-    """Prints the course of a study where there is no terminal."""
+    """Prints the progress of a study if the output is not a terminal."""
 
     def __init__(self) -> None:
         self._share, self._said = 0.0, -math.inf

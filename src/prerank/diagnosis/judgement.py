@@ -151,7 +151,7 @@ def gapped_pits(
 
     Args:
         dist: `batch_shape (N,)`, `event_shape (D,)`, see `separable`.
-        observed: `(N, D)`, NaN where there is no value.
+        observed: `(N, D)`, NaN for missing values.
         terms: the pre-ranks.
         divisors: of the targets, `(D,)`; none by default.
         options: of `project_pits`.

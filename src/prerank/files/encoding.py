@@ -51,7 +51,7 @@ class TableEncoder:
     all of them, written out, are known levels (1 for `"1"`, but not 1.0), and refused otherwise.
 
     Attributes:
-        levels: for each column of the table, its sorted levels, or None where it is no text.
+        levels: for each column of the table, its sorted levels, or None if it is not text.
         dates: features of the columns of dates, by position.
         fills: what takes the place of missing values, by position; empty if none is imputed.
     """

@@ -35,6 +35,7 @@ from prerank import (
     variogram_score,
 )
 from prerank.datasets import DATASETS, PUBLISHED_SEEDS, load_table, published_split
+from prerank.distributions import Rounded
 from prerank.errors import NotApplicableError
 from prerank.models import MixtureNetwork
 from prerank.pits import project_pits
@@ -184,7 +185,7 @@ def judge(dist: Distribution, y: Tensor, seed: int) -> Iterator[dict[str, Any]]:
 
 def scores(dist: Distribution, y: Tensor, before: Tensor, seed: int) -> dict[str, float]:
     """Scores, and the change of the likelihood by row: mean, trimmed by 1 %, median."""
-    loss = torch.full_like(before, torch.nan) if isinstance(dist, Ensemble) else nll(dist, y)
+    loss = torch.full_like(before, torch.nan) if isinstance(dist, Ensemble | Rounded) else nll(dist, y)
     change = (loss - before).sort().values
     cut = len(change) // 100
     return {

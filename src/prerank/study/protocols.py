@@ -16,6 +16,7 @@ from prerank.files.dataset_tables import content_hash
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PAPER, Dependency, PreRank, parse
+from prerank.scores import variogram_score
 from prerank.study.plans import NONE, Plan
 from prerank.study.published_runs import (
     evaluate_as_published,
@@ -39,7 +40,7 @@ __all__ = ["Problem", "check_datasets", "run_variant"]
 
 Rows = list[dict[str, Any]]
 
-_PUBLISHED: dict[str, Any] = {
+AS_PUBLISHED: dict[str, Any] = {
     "fine_tune": False,
     "holdout_offset": False,
     "stop_on": "score",
@@ -179,7 +180,7 @@ def run_variant(
         strength=strength,
         budget=plan.budget,
         n_samples=plan.n_samples,
-        settings=replace(plan.training, **(_PUBLISHED if published else {})),
+        settings=replace(plan.training, **(AS_PUBLISHED if published else {})),
         base=base,
         checkpoint=checkpoint,
         on_epoch=on_epoch,
@@ -240,6 +241,7 @@ def _judged(
     plan, network = problem.plan, problem.network
     x, y = problem.part(part, runs)
     judged = evaluate(network, result.theta, x, y, problem.preranks, n_samples=plan.n_samples)
+    variogram = _variogram(problem, runs, result, part, chosen)
     rows: Rows = []
     for prerank in problem.preranks:
         label = prerank.label
@@ -269,11 +271,31 @@ def _judged(
                     "n": y.shape[1],
                     "energy": float(judged.energy[m]),
                     "nll": float(judged.nll[m]),
+                    "variogram": float(variogram[m]),
                     "curve": curve,
                     "null": None if null is None else null.tolist(),
                 }
             )
     return rows
+
+
+def _variogram(
+    problem: Problem, runs: list[Run], result: TrainingResult, part: str, chosen: float
+) -> Tensor:
+    """Mean variogram score of the chosen runs on test rows, `(M,)`; NaN for the others."""
+    scores = torch.full((len(runs),), torch.nan)
+    if part != "test":
+        return scores
+    x, y = problem.part(part, runs)
+    for m, run in enumerate(runs):
+        if run.strength == chosen:
+            with torch.no_grad():
+                dist = problem.network(result.theta[m : m + 1], x[m : m + 1])
+                own = variogram_score(
+                    dist, y[m : m + 1], n_samples=problem.plan.n_samples, generator=run.seed
+                )
+            scores[m] = own.mean()
+    return scores
 
 
 def _about(variant: str, run: Run, result: TrainingResult, m: int) -> dict[str, Any]:

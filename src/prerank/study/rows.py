@@ -23,6 +23,7 @@ __all__ = ["OtherPlanError", "Unit", "read_result", "settings", "write_result"]
 
 _TEXTS = ("dataset", "variant", "part", "prerank")
 _NUMBERS = ("strength", "seed", "epochs", "best_epoch", "pce", "floor", "n", "energy", "nll")
+_LATER = ("variogram",)  # that older results do not have
 _PUBLISHED = ("published_pce", "published_energy", "published_nll")
 _LISTS = ("curve", "null")
 _KEYS = ["part", "prerank", "strength", "seed"]
@@ -61,6 +62,7 @@ def read_result(path: Path, unit: Unit, plan: Plan) -> "pd.DataFrame":
     """
     table = read_parquet(path)
     numbers = _NUMBERS + (_PUBLISHED if plan.protocol == "published" else ())
+    numbers += tuple(name for name in _LATER if name in table.column_names)
     _check_types(table, numbers)
     about = table.schema.metadata or {}
     try:

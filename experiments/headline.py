@@ -1,0 +1,147 @@
+"""The paper's penalty and its rivals on the same rows: penalties, recalibration, heads, ensembles.
+
+    PRERANK_DATA=data python experiments/headline.py --out headline [--datasets air] [--device cuda]
+
+Networks are those of `head.py`: the published one, trained on the likelihood, five members for each
+of the five published seeds. Two penalties are added, both of `marginal+hdr`: `paper`, trained as
+published (relaxed samples, strength 10, stopped on the likelihood); and `exact`, the default one,
+fine-tuned from the first member, with one strength for all seeds that the validation rows choose.
+Recalibrators and heads are fitted to the validation and the calibration rows.
+
+Forecasts are judged on test rows as they are and, where targets are discrete, rounded to the values
+of the training rows. Rounded forecasts have no density, so neither a likelihood nor hdr. Each
+dataset leaves one CSV file with a line for every seed, forecast, method, judged form and pre-rank,
+written after each seed; seeds that it has are not computed again. Seconds are those of what is done
+beyond the training on the likelihood, for one seed.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+import head
+from discrete import DATASETS as DISCRETE
+from head import FITTED, METHODS, judge, scores
+from prerank import CalibrationPenalty, GaussianMixture, nll
+from prerank.datasets import DATASETS, PUBLISHED_SEEDS
+from prerank.defaults import PENALTY_PRERANKS
+from prerank.distributions import round_to
+from prerank.recalibration import HDRRecalibrator, MarginalRecalibrator
+from prerank.study.protocols import AS_PUBLISHED
+from prerank.study.published_runs import published_strength
+from prerank.training import Run, Settings, train_calibrated
+
+FITS: dict[str, head.Fit | None] = {
+    "none": None,
+    "margins": lambda dist, y, seed: MarginalRecalibrator(generator=seed).fit(dist, y),
+    "regions": lambda dist, y, seed: HDRRecalibrator(generator=seed).fit(dist, y),
+    "head": METHODS["head"][0],
+}
+BEHIND = {
+    "base": tuple(FITS),
+    "paper": ("none",),
+    "exact": ("none",),
+    "ensemble": ("none", "head"),
+}
+
+
+class Problem(head.Problem):
+    """A dataset with the networks of `head.py`, and those of two penalties."""
+
+    def __init__(self, name: str, seeds: tuple[int, ...], device: str) -> None:
+        super().__init__(name, seeds, device)
+        self.name = name
+        published = {
+            "penalty": CalibrationPenalty.published(PENALTY_PRERANKS),
+            "strength": published_strength(name, PENALTY_PRERANKS),
+            "settings": Settings(**AS_PUBLISHED),
+        }
+        exact = {
+            "penalty": CalibrationPenalty(PENALTY_PRERANKS),
+            "base": self.theta[:: head.MEMBERS],
+        }
+        self.penalised: dict[str, Tensor] = {}
+        self.about: dict[str, dict[str, float]] = {}
+        for kind, options in (("paper", published), ("exact", exact)):
+            begun = time.perf_counter()
+            training = train_calibrated(
+                self.network,
+                self.data,
+                [Run(seed, split) for split, seed in enumerate(seeds)],
+                **options,
+            )
+            self.penalised[kind] = training.trained[training.strength].theta
+            seconds = (time.perf_counter() - begun) / len(seeds)
+            self.about[kind] = {"strength": training.strength, "seconds": seconds}
+
+    def named(self, forecast: str, split: int, parts: tuple[str, ...]) -> tuple[Any, Tensor]:
+        """The forecast of a name, and the observations, for parts of a split."""
+        if forecast not in self.penalised:
+            return self.forecast(split, head.FORECASTS[forecast], parts)
+        rows = self.rows(split, parts)
+        theta = self.penalised[forecast][split : split + 1]
+        with torch.no_grad():
+            stack = self.network(theta, self.data.x[split : split + 1, rows])
+        dist = GaussianMixture(stack.logits[0], stack.loc[0], stack.scale_tril[0])
+        return dist, self.data.y[split, rows]
+
+    def forms(self, dist: Distribution, split: int) -> Iterator[tuple[str, Distribution]]:
+        """A forecast as it is and, where targets are discrete, rounded to their values."""
+        yield "density", dist
+        if self.name in DISCRETE:
+            yield "values", round_to(dist, self.data.y[split, self.rows(split, ("train",))])
+
+
+def records(name: str, seeds: tuple[int, ...], device: str) -> Iterator[list[dict[str, Any]]]:
+    """The lines of one dataset, seed by seed."""
+    problem = Problem(name, seeds, device)
+    for split, seed in enumerate(seeds):
+        lines: list[dict[str, Any]] = []
+        before = nll(*problem.named("base", split, ("test",)))
+        for forecast, methods in BEHIND.items():
+            test, y = problem.named(forecast, split, ("test",))
+            for method in methods:
+                fit, begun = FITS[method], time.perf_counter()
+                dist = test
+                if fit is not None:
+                    dist = fit(*problem.named(forecast, split, FITTED), seed)(test)
+                seconds = time.perf_counter() - begun
+                about = {"dataset": name, "seed": seed, "forecast": forecast, "method": method}
+                about |= {"rows": len(y), "strength": 0.0, "seconds": seconds}
+                about |= problem.about.get(forecast, {})
+                for judged, form in problem.forms(dist, split):
+                    about |= {"judged": judged, **scores(form, y, before, seed)}
+                    lines += [about | row for row in judge(form, y, seed)]
+        yield lines
+
+
+def main() -> None:
+    """Compute every seed that has no lines yet."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    named = [data.name for data in DATASETS if data.content]
+    parser.add_argument("--datasets", nargs="+", default=named)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(PUBLISHED_SEEDS))
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.datasets:
+        path = options.out / f"{name}.csv"
+        table = pd.read_csv(path) if path.exists() else pd.DataFrame()
+        seeds = tuple(s for s in options.seeds if not len(table) or s not in set(table.seed))
+        begun = time.perf_counter()
+        for lines in records(name, seeds, options.device) if seeds else ():
+            table = pd.concat([table, pd.DataFrame(lines)], ignore_index=True)
+            table.to_csv(path, index=False, float_format="%.6g")
+            print(f"{name}, {len(table)} lines: {time.perf_counter() - begun:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -23,7 +23,8 @@ ENDS = {
 }
 EXTRAS = ("app", "flows", "ray", "netcdf")
 SHOWN = ("torch", "numpy", "scipy", "pandas", "scikit-learn", "ray")
-TESTS = ("tests", "src", "docs", "README.md")
+# What is locked is tested where it is installed.
+TESTS = ("tests", "src", "docs", "README.md", "--ignore=tests/supply")
 
 # Several GB that tests without a GPU do not need; .ci/hollow_cuda.py stands in for them.
 CUDA = """

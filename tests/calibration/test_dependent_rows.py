@@ -168,7 +168,7 @@ def test_order_counts_and_labels_do_not():
 def test_text_is_a_label_and_what_is_missing_is_not():
     names = ["None", "nan", *"abcdefghij"] * 5
     assert row_units(None, names, 60).count == row_units(None, np.array(names), 60).count == 12
-    for missing in (None, float("nan"), np.datetime64("NaT")):
+    for missing in (None, float("nan"), np.datetime64("NaT", "D")):
         given = [missing, *names[1:]]
         for one in (given, np.array(given, dtype=object)):
             with pytest.raises(InputError, match="missing values"):

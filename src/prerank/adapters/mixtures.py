@@ -17,6 +17,7 @@ from torch.distributions import (
 )
 
 from prerank.distributions import Ensemble, GaussianMixture
+from prerank.distributions.draws import kept_state
 from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.inputs import Shape, as_tensor, check_distribution, check_finite, parameter_of
 
@@ -156,7 +157,7 @@ def supported_log_prob(dist: Distribution, value: Tensor) -> Tensor:
         return dist.log_prob(value)
     within = inside.reshape(*inside.shape, *[1] * len(dist.event_shape))
     # Any point of the support will do: its density is not used.
-    with torch.random.fork_rng():
+    with kept_state():
         other = dist.sample()
     density = dist.log_prob(torch.where(within, value, other))
     return torch.where(inside, density, -torch.inf)

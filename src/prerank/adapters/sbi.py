@@ -10,7 +10,7 @@ from torch.distributions import Distribution, constraints
 
 from prerank.adapters.mixtures import mixture
 from prerank.distributions import Ensemble
-from prerank.distributions.draws import forked_state
+from prerank.distributions.draws import forked_state, kept_state
 from prerank.errors import ShapeError
 from prerank.extras import library
 from prerank.inputs import Shape, as_count, as_generator, as_points, wrong_type
@@ -152,7 +152,7 @@ class AmortisedPosterior(Distribution):
         within = library("sbi.utils.sbiutils", "from_sbi").within_support
         shape, estimator = torch.Size((self.n_correction,)), self.posterior.posterior_estimator
         shares = []
-        with torch.random.fork_rng(), torch.no_grad():  # a density leaves no trace in the state
+        with kept_state(), torch.no_grad():  # a density leaves no trace in the state
             for block in self.x.split(max(1, _DRAWS // self.n_correction)):
                 inside = within(self.posterior.prior, estimator.sample(shape, condition=block))
                 shares.append(inside.to(self.x.dtype).mean(0))

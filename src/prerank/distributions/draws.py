@@ -23,6 +23,7 @@ __all__ = [
     "draw_points",
     "draw_sweep",
     "forked_state",
+    "kept_state",
 ]
 
 
@@ -162,6 +163,24 @@ def forked_state(noise: Noise) -> Iterator[None]:
         seed = noise.seed()
     else:
         seed = int(torch.randint(2**62, (), generator=noise, device=noise.device))
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with kept_state():
+        if torch.cuda.is_initialized() or not torch.backends.cuda.is_built():
+            torch.manual_seed(seed)
+        else:  # which would keep the seed for the day on which CUDA begins
+            torch.default_generator.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def kept_state() -> Iterator[None]:
+    """Leave torch's global generators as they were; GPUs that nothing uses stay asleep.
+
+    Example:
+        >>> before = torch.get_rng_state()
+        >>> with kept_state():
+        ...     points = torch.randn(3)
+        >>> torch.equal(before, torch.get_rng_state())
+        True
+    """
+    with torch.random.fork_rng(None if torch.cuda.is_initialized() else []):
         yield

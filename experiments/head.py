@@ -185,7 +185,9 @@ def judge(dist: Distribution, y: Tensor, seed: int) -> Iterator[dict[str, Any]]:
 
 def scores(dist: Distribution, y: Tensor, before: Tensor, seed: int) -> dict[str, float]:
     """Scores, and the change of the likelihood by row: mean, trimmed by 1 %, median."""
-    loss = torch.full_like(before, torch.nan) if isinstance(dist, Ensemble | Rounded) else nll(dist, y)
+    loss = (
+        torch.full_like(before, torch.nan) if isinstance(dist, Ensemble | Rounded) else nll(dist, y)
+    )
     change = (loss - before).sort().values
     cut = len(change) // 100
     return {

@@ -10,15 +10,11 @@ tables hold of other units stay, so that a study may be split over machines and 
 """
 
 import argparse
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from inference import LEVEL, judged_gains
-from prerank.datasets import find_dataset, published_split
 from prerank.preranks import PAPER
 from prerank.study import Plan, Store, tables
 

@@ -15,12 +15,14 @@ from inference import LEVEL, dataset_interval, judged_gains
 from marked_pages import markdown, percent
 from paper import CROSSED, LABELS, UNFAITHFUL, read_crossed
 from prerank.datasets import find_dataset, published_split
+from prerank.study import Plan
 from prerank.study.published_runs import published_cross
 
 NEAR = 0.02
 OFF, FEW_ROWS = 0.02, 1000
 OTHERS = [label for label in LABELS if label not in ("marginal", "pca")]
 KINDS = {"continuous": False, "discrete": True}
+DATASETS = Plan.preset("paper-exact").datasets
 TRAINED = ["none", "marginal", "hdr", "marginal+hdr"]
 
 
@@ -46,7 +48,7 @@ def reproduced(tables: Path) -> str:
         others = [
             f"{row.dataset} {row.prerank} ({short(row.mean)} ± {short(row.se)} for "
             f"{short(row.paper)} ± {short(row.paper_se)}, {row.errors:.1f} joint standard errors)"
-            for row in far.rename(columns={"mean": "mean"}).itertuples(index=False)
+            for row in far.itertuples(index=False)
         ]
         lines.append(
             f"- **{told}: {again.sum()} of {len(cells)}.** Half of them are within "
@@ -198,6 +200,19 @@ def both(tables: Path) -> str:
     return markdown(["", *CROSSED], lines)
 
 
+def seconds(tables: Path) -> str:
+    """Seconds of the units of a dataset: all with at most one penalty, and the longest of them."""
+    lines = []
+    for study in ("exact", "published"):
+        table = pd.read_csv(tables / f"{study}_seconds.csv")
+        table = table[table.variant.isin(["none", *LABELS])]
+        by = table.groupby("dataset", sort=False).seconds
+        for told, found in (("all", by.sum()), ("longest", by.max())):
+            cells = (f"{found[name]:.0f}" if name in found else "" for name in DATASETS)
+            lines.append([f"{study}, {told}", *cells])
+    return markdown(["", *DATASETS], lines)
+
+
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "reproduced": reproduced,
     "published_arrows": partial(arrows, study="published"),
@@ -207,4 +222,5 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "exact_corrected": corrected,
     "beside": beside,
     "both": both,
+    "seconds": seconds,
 }

@@ -15,8 +15,9 @@ some of the methods; other ones then need another folder.
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 import torch
@@ -34,7 +35,14 @@ from prerank import (
     pce_floor,
     variogram_score,
 )
-from prerank.datasets import DATASETS, PUBLISHED_SEEDS, load_table, published_split
+from prerank.datasets import (
+    DATASETS,
+    PUBLISHED_SEEDS,
+    Split,
+    Table,
+    load_table,
+    published_split,
+)
 from prerank.distributions import Rounded
 from prerank.errors import NotApplicableError
 from prerank.models import MixtureNetwork
@@ -121,19 +129,45 @@ NOISE: dict[str, tuple[Fit | None, tuple[str, ...]]] = {
 }
 
 
-class Problem:
-    """A dataset, at most `MAX_ROWS` of its rows, with a published split for each seed."""
+def capped(name: str, most: int = MAX_ROWS) -> Table:
+    """A dataset, at most so many of its rows, in their order."""
+    table = load_table(name)
+    order = torch.randperm(len(table.x), generator=torch.Generator().manual_seed(0))
+    rows = order[:most].sort().values.numpy()
+    return replace(table, x=table.x[rows], y=table.y[rows])
 
-    def __init__(self, name: str, seeds: tuple[int, ...], device: str) -> None:
-        table = load_table(name)
-        order = torch.randperm(len(table.x), generator=torch.Generator().manual_seed(0))
-        rows = order[:MAX_ROWS].sort().values.numpy()
-        self.splits = [published_split(len(rows), seed) for seed in seeds]
-        pairs = [(split.train, split.validation) for split in self.splits]
-        self.data = TrainingData.build(table.x[rows], table.y[rows], pairs, device=device)
-        self.network = MixtureNetwork(table.x.shape[1], table.y.shape[1])
+
+class Problem:
+    """A table with a split for each seed, and networks that are trained on the likelihood.
+
+    Args:
+        table: inputs and targets.
+        splits: one for each seed.
+        seeds: of the networks.
+        device: where to train.
+        n_components: of the mixture.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        splits: list[Split],
+        seeds: tuple[int, ...],
+        device: str,
+        n_components: int = 5,
+    ) -> None:
+        self.name, self.splits, self.seeds = table.name, splits, seeds
+        pairs = [(split.train, split.validation) for split in splits]
+        self.data = TrainingData.build(table.x, table.y, pairs, device=device)
+        self.network = MixtureNetwork(table.x.shape[1], table.y.shape[1], n_components)
         runs = [Run(seed + 1000 * k, m) for m, seed in enumerate(seeds) for k in range(MEMBERS)]
         self.theta = train(self.network, self.data, runs, settings=Settings()).theta
+
+    @classmethod
+    def published(cls, name: str, seeds: tuple[int, ...], device: str) -> Self:
+        """At most `MAX_ROWS` rows of a dataset, with the published splits."""
+        table = capped(name)
+        return cls(table, [published_split(len(table.x), seed) for seed in seeds], seeds, device)
 
     def rows(self, split: int, parts: tuple[str, ...]) -> Tensor:
         """Rows of parts of a split, in their order."""
@@ -204,7 +238,7 @@ def records(
     name: str, seeds: tuple[int, ...], device: str, methods: list[str] | None = None
 ) -> Iterator[list[dict[str, Any]]]:
     """The lines of one dataset, for all methods or some, seed by seed."""
-    problem = Problem(name, seeds, device)
+    problem = Problem.published(name, seeds, device)
     for split, seed in enumerate(seeds):
         lines: list[dict[str, Any]] = []
         available = problem.methods(split)

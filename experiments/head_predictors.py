@@ -11,15 +11,15 @@ are fitted to the validation and the calibration rows, and behind a flow to 1,00
 since every step of the fit goes through its networks. At most 2,000 test rows judge.
 """
 
-import dataclasses
 from collections.abc import Iterator
 
 import pandas as pd
 import torch
 
+from head import capped
 from predictors import SETTINGS
 from prerank import Ensemble
-from prerank.datasets import Table, load_table, published_split
+from prerank.datasets import published_split
 from prerank.distributions import draw
 from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.recalibration import EnsembleCopulaCoupling, MarginalRecalibrator, SchaakeShuffle
@@ -54,14 +54,6 @@ OF_SAMPLES: dict[str, Fit] = {
     "affine members": fit_affine,
     "head": fit_head,
 }
-
-
-def capped(name: str, most: int) -> Table:
-    """A dataset with the rows of `head.py`, at most so many of them."""
-    table = load_table(name)
-    order = torch.randperm(len(table.x), generator=torch.Generator().manual_seed(0))
-    rows = order[:most].sort().values.numpy()
-    return dataclasses.replace(table, x=table.x[rows], y=table.y[rows])
 
 
 def members(forecast: Forecast, seed: int) -> Forecast:

@@ -30,7 +30,7 @@ import head
 from discrete import DATASETS as DISCRETE
 from head import FITTED, METHODS, judge, scores
 from prerank import CalibrationPenalty, GaussianMixture, nll
-from prerank.datasets import DATASETS, PUBLISHED_SEEDS
+from prerank.datasets import DATASETS, PUBLISHED_SEEDS, Table
 from prerank.defaults import PENALTY_PRERANKS
 from prerank.distributions import round_to
 from prerank.recalibration import HDRRecalibrator, MarginalRecalibrator
@@ -55,12 +55,11 @@ BEHIND = {
 class Problem(head.Problem):
     """A dataset with the networks of `head.py`, and those of two penalties."""
 
-    def __init__(self, name: str, seeds: tuple[int, ...], device: str) -> None:
-        super().__init__(name, seeds, device)
-        self.name = name
+    def __init__(self, table: Table, *where: Any, **options: Any) -> None:
+        super().__init__(table, *where, **options)
         published = {
             "penalty": CalibrationPenalty.published(PENALTY_PRERANKS),
-            "strength": published_strength(name, PENALTY_PRERANKS),
+            "strength": published_strength(self.name, PENALTY_PRERANKS),
             "settings": Settings(**AS_PUBLISHED),
         }
         exact = {
@@ -69,17 +68,17 @@ class Problem(head.Problem):
         }
         self.penalised: dict[str, Tensor] = {}
         self.about: dict[str, dict[str, float]] = {}
-        for kind, options in (("paper", published), ("exact", exact)):
+        for kind, training in (("paper", published), ("exact", exact)):
             begun = time.perf_counter()
-            training = train_calibrated(
+            found = train_calibrated(
                 self.network,
                 self.data,
-                [Run(seed, split) for split, seed in enumerate(seeds)],
-                **options,
+                [Run(seed, split) for split, seed in enumerate(self.seeds)],
+                **training,
             )
-            self.penalised[kind] = training.trained[training.strength].theta
-            seconds = (time.perf_counter() - begun) / len(seeds)
-            self.about[kind] = {"strength": training.strength, "seconds": seconds}
+            self.penalised[kind] = found.trained[found.strength].theta
+            seconds = (time.perf_counter() - begun) / len(self.seeds)
+            self.about[kind] = {"strength": found.strength, "seconds": seconds}
 
     def named(self, forecast: str, split: int, parts: tuple[str, ...]) -> tuple[Any, Tensor]:
         """The forecast of a name, and the observations, for parts of a split."""
@@ -101,8 +100,12 @@ class Problem(head.Problem):
 
 def records(name: str, seeds: tuple[int, ...], device: str) -> Iterator[list[dict[str, Any]]]:
     """The lines of one dataset, seed by seed."""
-    problem = Problem(name, seeds, device)
-    for split, seed in enumerate(seeds):
+    yield from judged(Problem.published(name, seeds, device))
+
+
+def judged(problem: Problem) -> Iterator[list[dict[str, Any]]]:
+    """The lines of one problem, seed by seed."""
+    for split, seed in enumerate(problem.seeds):
         lines: list[dict[str, Any]] = []
         before = nll(*problem.named("base", split, ("test",)))
         for forecast, methods in BEHIND.items():
@@ -113,11 +116,16 @@ def records(name: str, seeds: tuple[int, ...], device: str) -> Iterator[list[dic
                 if fit is not None:
                     dist = fit(*problem.named(forecast, split, FITTED), seed)(test)
                 seconds = time.perf_counter() - begun
-                about = {"dataset": name, "seed": seed, "forecast": forecast, "method": method}
+                about = {
+                    "dataset": problem.name,
+                    "seed": seed,
+                    "forecast": forecast,
+                    "method": method,
+                }
                 about |= {"rows": len(y), "strength": 0.0, "seconds": seconds}
                 about |= problem.about.get(forecast, {})
-                for judged, form in problem.forms(dist, split):
-                    about |= {"judged": judged, **scores(form, y, before, seed)}
+                for kind, form in problem.forms(dist, split):
+                    about |= {"judged": kind, **scores(form, y, before, seed)}
                     lines += [about | row for row in judge(form, y, seed)]
         yield lines
 

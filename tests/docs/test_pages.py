@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from statistics import median
 from urllib.parse import urlsplit
 
 import pytest
@@ -73,21 +72,6 @@ def test_the_version_to_cite_is_this_one():
     assert {"cff-version", "message", "title", "authors"} <= set(record)
     assert record["version"] == prerank.__version__
     assert f"version = {{{prerank.__version__}}}" in (ROOT / "docs" / "cite.md").read_text()
-
-
-def test_the_numbers_of_the_readme_are_those_of_the_results():
-    gains, prices = [], []
-    for line in (ROOT / "docs" / "results" / "penalty.md").read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        found = re.match(r"(-?\d+) ± \d+ \((?:none|([+-][\d.]+) %)", cells[-1])
-        if len(cells) == 6 and found and int(cells[2]) >= 50:
-            gains.append(100 * (1 - int(found[1]) / int(cells[2])))
-            prices.append(float(found[2] or 0))
-    text = (ROOT / "README.md").read_text()
-    assert f"the {len(gains)} pairs" in text
-    assert f"**{median(gains):.0f} %** of the excess" in text
-    assert f"**{median(prices):.1f} %** of\nenergy score" in text
-    assert f"least was {min(gains):.0f} %, the highest price {max(prices):.1f} %" in text
 
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)

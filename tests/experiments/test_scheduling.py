@@ -38,9 +38,9 @@ def test_deaths_and_stragglers_cost_time():
     assert found["given_up"] == 0
 
 
-# Where the exact study finds no evidence against a predictor it trains nothing, which no estimate
-# can know.
-@pytest.mark.parametrize(("preset", "least"), [("paper-exact", 0.6), ("paper-as-published", 0.9)])
+# Where the exact study finds no evidence against a predictor it trains nothing, and its search in
+# stages may stop after one of them, which no estimate can know.
+@pytest.mark.parametrize(("preset", "least"), [("paper-exact", 0.4), ("paper-as-published", 0.9)])
 def test_estimates_are_in_the_order_of_the_measured_seconds(preset, least):
     measured = scheduling.Measured.of(preset)
     tasks, true = measured.problem(100, 0)

@@ -24,7 +24,15 @@ from prerank.study.work import Outcome, UnitWork
 from prerank.training import Progress
 from prerank.training.selection import AUTO_GRID
 
-__all__ = ["RATIOS", "StudyProgress", "count_rows", "run_study", "study_tasks", "unit_cost"]
+__all__ = [
+    "RATIOS",
+    "StudyProgress",
+    "count_rows",
+    "run_study",
+    "study_tasks",
+    "unit_cost",
+    "unit_runs",
+]
 
 RATIOS = {
     "marginal": {"exact": 1.5, "published": 4.0},
@@ -150,11 +158,17 @@ def unit_cost(plan: Plan, variant: str, rows: int) -> float:
     """
     training = plan.training
     steps = max(training.min_steps, math.floor(_TRAINING * rows / training.batch_size), 1)
-    runs, labels = len(plan.seeds), [] if variant in (NONE, HEAD) else bare_labels(variant)
-    if labels and plan.protocol == "exact":  # which adds the strength 0
-        runs *= len(AUTO_GRID) if isinstance(plan.strengths, str) else len(plan.strengths) + 1
+    labels = [] if variant in (NONE, HEAD) else bare_labels(variant)
     ratio = 1 + sum(RATIOS.get(label, _UNTIMED)[plan.protocol] - 1 for label in labels)
-    return float(runs * training.max_epochs * steps * ratio)
+    return float(unit_runs(plan, variant) * training.max_epochs * steps * ratio)
+
+
+def unit_runs(plan: Plan, variant: str) -> int:
+    """Runs of a unit, one for each seed and strength."""
+    if variant in (NONE, HEAD) or plan.protocol == "published":
+        return len(plan.seeds)
+    grid = AUTO_GRID if isinstance(plan.strengths, str) else (0.0, *plan.strengths)
+    return len(plan.seeds) * len(grid)
 
 
 def study_tasks(store: Store, todo: Sequence[Unit], *, gpus: float = 0.0) -> list[Task]:

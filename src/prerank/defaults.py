@@ -120,7 +120,7 @@ PREDICTED_SAMPLES = 100
 
 # --- Studies ---------------------------------------------------------------------------------
 
-PRESETS = ("quick", "paper-exact", "paper-as-published")
+PRESETS = ("quick", "paper-exact", "paper-as-published", "paper-head")
 """Plans that come with the package."""
 
 CHECKPOINT_EVERY = 30.0

@@ -62,7 +62,8 @@ def failed(done, *words):
 def test_a_study_is_run_to_its_end(whole):
     done, folder = whole
     assert done.exit_code == 0, done.stderr
-    lines = done.stderr.splitlines()  # outside a terminal
+    estimate, *lines = done.stderr.splitlines()  # outside a terminal
+    assert re.fullmatch(r"About \d+ s for 2 units on 1 process here \(CPU\)\.", estimate)
     assert re.fullmatch(r" *\d+% ar1, none: epoch 1; 0 of 2 units; about [\d.]+ \w+ left", lines[0])
     assert re.fullmatch(r"100% ar1, marginal: done; 2 of 2 units; about 1 s left", lines[-1])
     shares = [int(line.split("%")[0]) for line in lines]
@@ -384,6 +385,15 @@ def test_a_plan_is_printed_to_be_changed_and_run(tmp_path, name):
     assert Plan.from_toml(done.stdout) == Plan.preset(name)
     (tmp_path / "mine.toml").write_text(done.stdout, encoding="utf-8")
     assert study("plan", tmp_path / "mine.toml").stdout == done.stdout
+
+
+def test_a_plan_says_how_long_it_will_take_where_its_datasets_are_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRERANK_DATA", str(tmp_path))
+    plan = write(tmp_path / "plan.toml", PLAN)
+    (line,) = study("plan", plan).stderr.splitlines()
+    assert re.fullmatch(r"About \d+ s for 2 units on (1 process|2 processes) here \(CPU\)\.", line)
+    (line,) = study("plan", "paper-head").stderr.splitlines()
+    assert line.startswith("No estimate of the time: datasets: there is no table of ansur2, scpf")
 
 
 # Processes

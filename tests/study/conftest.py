@@ -1,6 +1,7 @@
 """Small datasets and finished studies that many tests look at, and none changes."""
 
 import pytest
+from matplotlib.figure import Figure
 
 from prerank.study import run_study
 from study.tiny import tiny, write_table
@@ -31,3 +32,17 @@ def published(tmp_path_factory):
     plan = tiny(protocol="published", datasets=("ar1",), strengths="auto")
     assert run_study(plan, folder).left == ()
     return folder
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures are made, and no image is drawn from them: the figures that were saved."""
+    monkeypatch.setattr("prerank.report.html._svg", lambda figure: b"<svg/>")
+    saved = []
+
+    def save(figure, file, **options):
+        saved.append(figure)
+        file.write_bytes(b"")
+
+    monkeypatch.setattr(Figure, "savefig", save)
+    return saved

@@ -6,27 +6,12 @@ import zlib
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from prerank.errors import InputError
 from prerank.study import Store, Unit, run_study
 from prerank.study.report_files import study_page, write_report
 from prerank.study.tables import after, before, cross, evidence
 from study.tiny import LABELS, contents, tiny
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Figures are made, and no image is drawn from them: the figures that were saved."""
-    monkeypatch.setattr("prerank.report.html._svg", lambda figure: b"<svg/>")
-    saved = []
-
-    def save(figure, file, **options):
-        saved.append(figure)
-        file.write_bytes(b"")
-
-    monkeypatch.setattr(Figure, "savefig", save)
-    return saved
 
 
 @pytest.fixture(autouse=True)

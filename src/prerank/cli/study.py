@@ -99,7 +99,7 @@ def run(
     with one_line_errors():
         with loading():
             from prerank.study import Plan, Store, check_datasets, run_study
-            from prerank.study.engines import open_engine
+            from prerank.study.engines import Processes, open_engine
             from prerank.study.work import device_name, worker_environment
 
         chosen = _changed(Plan.read(plan), change or [])
@@ -116,6 +116,9 @@ def run(
             address=address,
             environment=worker_environment(),
         )
+        if not quiet and place == "cpu" and engine != "ray" and store.left():
+            workers = runs_on.workers if isinstance(runs_on, Processes) else 1
+            _say_duration(store.plan, store.left(), workers)
         with _shown(quiet) as show:
             outcome = run_study(
                 chosen,
@@ -212,12 +215,36 @@ def status(
 
 @study.command()
 def plan(name: PlanName) -> None:
-    """Print a plan as TOML, to be changed and run."""
+    """Print a plan as TOML, to be changed and run.
+
+    How long it will take on this machine's CPU, as far as its datasets are here, goes to standard
+    error.
+    """
     with one_line_errors():
         with loading():
-            from prerank.study import Plan
+            from prerank.study import Plan, Unit, check_datasets
+            from prerank.study.engines.processes import cores
 
-        say(Plan.read(name).to_toml(), nl=False)
+        chosen = Plan.read(name)
+        say(chosen.to_toml(), nl=False)
+        try:
+            check_datasets(chosen.datasets)
+        except InputError as error:
+            say(f"No estimate of the time: {error}", err=True)
+            return
+        units = [Unit(d, v) for d in chosen.datasets for v in chosen.variants]
+        _say_duration(chosen, units, cores())
+
+
+def _say_duration(plan: "Plan", units: "list[Unit]", workers: int) -> None:
+    """Say how long units will take here, from the time of a few training steps."""
+    from prerank.study.timetable import expected_seconds
+
+    workers = min(workers, len(units))
+    seconds = expected_seconds(plan, units, workers=workers)
+    where = "1 process" if workers == 1 else f"{workers} processes"
+    done = "1 unit" if len(units) == 1 else f"{len(units)} units"
+    say(f"About {duration(seconds)} for {done} on {where} here (CPU).", err=True)
 
 
 def _units(count: int) -> str:

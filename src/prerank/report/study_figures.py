@@ -22,7 +22,7 @@ __all__ = [
 # Distinct for colour-blind readers, and in print by lightness.
 _BEFORE, _AFTER, _REFERENCE = "#b35900", "#1f4e8c", "#666666"
 _PAIR = (("before", -0.2, _BEFORE), ("after", 0.2, _AFTER))  # with its place beside a name
-_NONE = "none"  # the variant without a penalty
+_NONE, _HEAD = "none", "head"  # the variants without a penalty
 _BOXES: Any = {"medianprops": {"color": "black"}, "flierprops": {"markersize": 4}}
 
 
@@ -57,13 +57,16 @@ def boxes_figure(results: "pd.DataFrame", dataset: str) -> "Figure":
     """Spread over the runs of the PCE that is penalised, and of NLL and energy score.
 
     For each penalty a box of the PCE of its own pre-ranks (their mean, where it has two) before,
-    beside one after. NLL and energy score by variant.
+    beside one after; a head has all of them. NLL and energy score by variant.
     """
     rows = results[(results.dataset == dataset) & (results.part == "test") & results.selected]
     variants = list(dict.fromkeys(rows.variant))
     penalties = [variant for variant in variants if variant != _NONE]
     by_run = rows.groupby(["variant", "seed"], sort=False)[["nll", "energy"]].mean()
-    own = [rows[rows.prerank.isin(bare_labels(variant))] for variant in penalties]
+    own = [
+        rows if variant == _HEAD else rows[rows.prerank.isin(bare_labels(variant))]
+        for variant in penalties
+    ]
     before = [_by_run(cell[cell.variant == _NONE]) for cell in own]
     after = [_by_run(cell[cell.variant == v]) for cell, v in zip(own, penalties, strict=True)]
     pairs = dict(zip(penalties, zip(before, after, strict=True), strict=True))

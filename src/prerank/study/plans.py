@@ -27,10 +27,13 @@ from prerank.penalty import CalibrationPenalty
 from prerank.preranks import parse
 from prerank.training import Settings
 
-__all__ = ["NONE", "PRESETS", "Plan"]
+__all__ = ["HEAD", "NONE", "PRESETS", "Plan"]
 
 NONE = "none"
 """The variant without a penalty."""
+
+HEAD = "head"
+"""The variant with a calibration head behind the unpenalised runs; exact protocol only."""
 
 PROTOCOLS = ("exact", "published")
 _DEFAULT = Settings(lr=1e-4, batch_size=256, max_epochs=5000)
@@ -47,7 +50,8 @@ class Plan:
     Attributes:
         name: of the study.
         datasets: by name.
-        variants: `"none"`, or the pre-ranks of a penalty, such as `"marginal+hdr"`.
+        variants: `"none"`, `"head"` for a calibration head behind the unpenalised runs, or the
+            pre-ranks of a penalty, such as `"marginal+hdr"`.
         protocol: `"exact"`: the default penalty, exact calibration of all rows at once, and the
             strength selected under the budget; `"published"`: everything as in the published runs.
         seeds: of splits, initial parameters and noise.
@@ -111,7 +115,9 @@ class Plan:
         for variant in self.variants:
             if not variant.isprintable():
                 raise InputError(f"variants become names of files, which {variant!r} cannot be")
-        spelled = [v if v == NONE else _spelling(v, self.protocol) for v in self.variants]
+        if HEAD in self.variants and self.protocol == "published":
+            raise InputError("variants: the published protocol has no head, the exact one does")
+        spelled = [v if v in (NONE, HEAD) else _spelling(v, self.protocol) for v in self.variants]
         if len(set(spelled)) < len(spelled):
             raise InputError(f"variants of a plan name one twice: {', '.join(self.variants)}")
 

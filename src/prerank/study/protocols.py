@@ -13,11 +13,12 @@ from prerank.datasets import SYNTHETIC, open_dataset, published_split
 from prerank.datasets.collection import data_folder, find_table
 from prerank.errors import InputError, NotApplicableError
 from prerank.files.dataset_tables import content_hash
-from prerank.models import MixtureNetwork
+from prerank.models import MixtureNetwork, Network
 from prerank.penalty import CalibrationPenalty
 from prerank.preranks import PAPER, Dependency, PreRank, parse
 from prerank.scores import variogram_score
-from prerank.study.plans import NONE, Plan
+from prerank.study.headed_runs import HeadedNetwork
+from prerank.study.plans import HEAD, NONE, Plan
 from prerank.study.published_runs import (
     evaluate_as_published,
     null_replicates,
@@ -76,7 +77,8 @@ class Problem:
 
     Attributes:
         content: hash of the rows: those of a name may be others another day.
-        rows: row numbers of the parts that are looked at, `(splits, n)`.
+        rows: row numbers of the parts that are looked at, `(splits, n)`; `"unseen"` are those that
+            no gradient came from: validation and calibration rows.
     """
 
     def __init__(self, name: str, plan: Plan, device: torch.device | str = "cpu") -> None:
@@ -90,7 +92,10 @@ class Problem:
         pairs = [(split.train, split.validation) for split in splits]
         self.data = TrainingData.build(table.x, table.y, pairs, clip=clip, device=device)
         test = torch.stack([split.test for split in splits]).to(device)
-        self.rows = {"validation": self.data.validation, "test": test}
+        kept = torch.stack([split.calibration for split in splits]).to(device)
+        validation = self.data.validation
+        unseen = torch.cat([validation, kept], dim=1)
+        self.rows = {"validation": validation, "test": test, "unseen": unseen}
         self.network = MixtureNetwork(
             table.x.shape[1], table.y.shape[1], plan.n_components, plan.hidden
         )
@@ -107,7 +112,7 @@ class Problem:
 
     def obstacle(self, variant: str) -> str | None:
         """Why a variant cannot be had here; None where it can."""
-        for prerank in () if variant == NONE else parse(variant):
+        for prerank in () if variant in (NONE, HEAD) else parse(variant):
             # The published runs put another function in the place of two targets' dependency.
             replaced = isinstance(prerank, Dependency) and self.data.y.shape[-1] == 2
             if replaced and self.plan.protocol == "published":
@@ -149,7 +154,7 @@ def run_variant(
 
     Args:
         problem: the dataset.
-        variant: the penalty, or `"none"`.
+        variant: the penalty, `"head"` or `"none"`.
         base: parameters of the unpenalised runs, `(seeds, P)`, to start from; exact protocol only.
         checkpoint: from which interrupted training resumes.
         on_epoch: called after each epoch.
@@ -165,7 +170,9 @@ def run_variant(
     strength: float | Sequence[float] | str = 0.0
     if variant != NONE:
         if base is None and not published:
-            raise InputError("base: a penalised variant starts from unpenalised parameters")
+            raise InputError(f"base: the variant {variant!r} starts from unpenalised parameters")
+        if variant == HEAD and base is not None:
+            return pd.DataFrame(_headed_rows(problem, base, checkpoint, on_epoch)), base
         form = CalibrationPenalty.published if published else CalibrationPenalty
         penalty = form(variant, n_samples=plan.n_samples, tau=plan.tau)
         strength = plan.strengths
@@ -195,6 +202,27 @@ def run_variant(
         rows += _published_rows(problem, variant, runs, result, exact) if published else exact
     last = training.stages[-1][1].theta
     return pd.DataFrame(rows), last if training.base is None else training.base
+
+
+def _headed_rows(
+    problem: Problem,
+    base: Tensor,
+    checkpoint: Checkpoint | None,
+    on_epoch: Callable[[Progress], None] | None,
+) -> Rows:
+    """Test rows of the unpenalised runs, each behind a head that is fitted to its unseen rows."""
+    rows: Rows = []
+    runs = problem.runs((0.0,))
+    for m, run in enumerate(runs):
+        theta = base[m : m + 1]
+        network = HeadedNetwork.fit(
+            problem.network, problem.data, theta, run, problem.rows["unseen"][m], checkpoint
+        )
+        result = TrainingResult.untrained(theta)
+        rows += _judged(problem, HEAD, [run], result, 0.0, "test", network)
+        if on_epoch is not None:
+            on_epoch(Progress(m + 1, len(runs), len(runs) - m - 1, len(runs), m + 1, part="head"))
+    return rows
 
 
 def _published_rows(
@@ -236,18 +264,24 @@ def _judged(
     result: TrainingResult,
     chosen: float,
     part: str,
+    network: Network | None = None,
 ) -> Rows:
     """Exact calibration of every run; for the chosen ones also that of a calibrated predictor."""
-    plan, network = problem.plan, problem.network
+    plan, network = problem.plan, network or problem.network
     x, y = problem.part(part, runs)
     judged = evaluate(network, result.theta, x, y, problem.preranks, n_samples=plan.n_samples)
-    variogram = _variogram(problem, runs, result, part, chosen)
+    final = [part == "test" and run.strength == chosen for run in runs]
+    parts = [(t[None] for t in run) for run in zip(result.theta, x, y, strict=True)]
+    variogram = [
+        _variogram(network, *of_run, run, plan.n_samples) if wanted else math.nan
+        for of_run, run, wanted in zip(parts, runs, final, strict=True)
+    ]
     rows: Rows = []
     for prerank in problem.preranks:
         label = prerank.label
         for m, run in enumerate(runs):
             curve = null = None
-            if part == "test" and run.strength == chosen:
+            if final[m]:
                 curve = judged.curves[label][m].tolist()
                 null = null_replicates(
                     network,
@@ -271,7 +305,7 @@ def _judged(
                     "n": y.shape[1],
                     "energy": float(judged.energy[m]),
                     "nll": float(judged.nll[m]),
-                    "variogram": float(variogram[m]),
+                    "variogram": variogram[m],
                     "curve": curve,
                     "null": None if null is None else null.tolist(),
                 }
@@ -280,22 +314,12 @@ def _judged(
 
 
 def _variogram(
-    problem: Problem, runs: list[Run], result: TrainingResult, part: str, chosen: float
-) -> Tensor:
-    """Mean variogram score of the chosen runs on test rows, `(M,)`; NaN for the others."""
-    scores = torch.full((len(runs),), torch.nan)
-    if part != "test":
-        return scores
-    x, y = problem.part(part, runs)
-    for m, run in enumerate(runs):
-        if run.strength == chosen:
-            with torch.no_grad():
-                dist = problem.network(result.theta[m : m + 1], x[m : m + 1])
-                own = variogram_score(
-                    dist, y[m : m + 1], n_samples=problem.plan.n_samples, generator=run.seed
-                )
-            scores[m] = own.mean()
-    return scores
+    network: Network, theta: Tensor, x: Tensor, y: Tensor, run: Run, n_samples: int
+) -> float:
+    """Mean variogram score of one run with parameters `(1, P)`."""
+    with torch.no_grad():
+        scores = variogram_score(network(theta, x), y, n_samples=n_samples, generator=run.seed)
+    return float(scores.mean())
 
 
 def _about(variant: str, run: Run, result: TrainingResult, m: int) -> dict[str, Any]:

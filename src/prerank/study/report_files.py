@@ -21,7 +21,7 @@ from prerank.report.study_figures import (
     reliability_figure,
 )
 from prerank.study import tables
-from prerank.study.plans import NONE, Plan
+from prerank.study.plans import HEAD, NONE, Plan
 from prerank.study.published_runs import batched_floor
 from prerank.study.store import Store
 
@@ -95,11 +95,13 @@ def _tables(results: "pd.DataFrame", plan: Plan) -> "dict[str, pd.DataFrame]":
     import pandas as pd
 
     units = results.drop_duplicates(["dataset", "variant"])
+    headed = {"head": tables.after(results, HEAD), "evidence_head": tables.evidence(results, HEAD)}
     contents = {
         "before": tables.before(results),
         "after": tables.after(results),
         "evidence_before": tables.evidence(results, NONE),
         "evidence_after": tables.evidence(results),
+        **(headed if HEAD in plan.variants else {}),
         "combined": tables.combined(results),
         "seconds": units.groupby("dataset", as_index=False, sort=False).agg(
             units=("variant", "size"), seconds=("seconds", "sum")
@@ -108,7 +110,7 @@ def _tables(results: "pd.DataFrame", plan: Plan) -> "dict[str, pd.DataFrame]":
     for dataset in units.dataset.unique():
         contents[f"cross_{dataset}"] = tables.cross(results, dataset)
     if plan.protocol == "exact":
-        tried = units[units.variant != NONE]
+        tried = units[~units.variant.isin([NONE, HEAD])]
         parts = [
             tables.frontier(results, dataset, variant).assign(dataset=dataset, variant=variant)
             for dataset, variant in zip(tried.dataset, tried.variant, strict=True)
@@ -119,8 +121,15 @@ def _tables(results: "pd.DataFrame", plan: Plan) -> "dict[str, pd.DataFrame]":
     return contents
 
 
+def _treatments(contents: "Tables") -> "dict[str, pd.DataFrame]":
+    """Tables of treated runs that have rows, by the words for the treatment."""
+    words = {"Penalties": "after", "The calibration head": "head"}
+    return {who: contents[name] for who, name in words.items() if len(contents.get(name, ()))}
+
+
 def _figures(results: "pd.DataFrame", contents: "Tables") -> "dict[str, Figure]":
-    before, after = contents["before"], contents["after"]
+    before = contents["before"]
+    after = next(iter(_treatments(contents).values()), contents["after"])
     figures = {"bars": bars_figure(before, after, _floors(results))}
     if after.dataset.nunique() >= _FEWEST:
         figures["datasets"] = datasets_figure(before, after, tables.relative_scores(results))
@@ -173,7 +182,7 @@ def study_page(store: Store, contents: "Tables", figures: "Figures") -> Page:
     """
     plan = store.plan
     left = len(store.left())
-    headline, mood, points = _summary(contents["after"], plan.protocol)
+    headline, mood, points = _summary(contents, plan.protocol)
     scales = (_words()["two_scales"],) if plan.protocol == "published" else ()
     done = f"{len(store.units) - left} of {len(store.units)} units are done."
     return Page(
@@ -195,25 +204,31 @@ def study_page(store: Store, contents: "Tables", figures: "Figures") -> Page:
     )
 
 
-def _summary(after: "pd.DataFrame", protocol: str) -> tuple[str, Mood, tuple[str, ...]]:
-    """In how many cells the penalty helped, and at what cost."""
-    if not len(after):
-        return "Nothing to compare yet: no penalised unit is done.", "unclear", ()
+def _summary(contents: "Tables", protocol: str) -> tuple[str, Mood, tuple[str, ...]]:
+    """In how many cells each treatment helped, and at what cost; the first one gives the mood."""
     error = "calibration error" + _words()["scales"][protocol]["exact"]
-    if after.gain_se.isna().all():
-        headline = f"The {error} is lower in {(after.gain > 0).sum()} of {len(after)} cells."
+    found = [_outcome(who, error, table) for who, table in _treatments(contents).items()]
+    if not found:
+        return "Nothing to compare yet: no penalised unit is done.", "unclear", ()
+    (headline, mood, point), *others = found
+    return headline, mood, (point, *(text for one in others for text in (one[0], one[2])))
+
+
+def _outcome(who: str, error: str, table: "pd.DataFrame") -> tuple[str, Mood, str]:
+    """What a treatment did to the error, whether that is good, and what it cost."""
+    if table.gain_se.isna().all():
+        headline = f"The {error} is lower in {(table.gain > 0).sum()} of {len(table)} cells."
         point = "With one run in each cell there are no standard errors to judge this by."
-        return headline, "unclear", (point,)
-    better = int((after.gain > 2 * after.gain_se).sum())
-    worse = int((after.gain < -2 * after.gain_se).sum())
+        return headline, "unclear", point
+    better = int((table.gain > 2 * table.gain_se).sum())
+    worse = int((table.gain < -2 * table.gain_se).sum())
     headline = (
-        f"Penalties lowered the {error} in {better} of {len(after)} cells beyond two "
+        f"{who} lowered the {error} in {better} of {len(table)} cells beyond two "
         f"standard errors, and raised it in {worse}."
     )
-    cost = after.energy_ratio.median() - 1
-    point = f"The energy score changed by {cost:+.1%} in the median cell."
+    cost = table.energy_ratio.median() - 1
     mood: Mood = "bad" if worse > better else "good" if better and not worse else "unclear"
-    return headline, mood, (point,)
+    return headline, mood, f"The energy score changed by {cost:+.1%} in the median cell."
 
 
 def _sections(store: Store, contents: "Tables", figures: "Figures") -> Iterator[Section]:
@@ -224,7 +239,9 @@ def _sections(store: Store, contents: "Tables", figures: "Figures") -> Iterator[
         shown = _pictures(figures, pictures, plan)
         return Section(titles[name], (), table, _legend(name, table, plan), shown)
 
-    yield section("after", "bars", "datasets")
+    shown = [name for name in ("after", "head") if len(contents.get(name, ()))] or ["after"]
+    for name in shown:
+        yield section(name, *(("bars", "datasets") if name == shown[0] else ()))
     yield section("before")
     for dataset in plan.datasets:
         if f"cross_{dataset}" not in contents:
@@ -242,7 +259,7 @@ def _sections(store: Store, contents: "Tables", figures: "Figures") -> Iterator[
             text = text.format_map(scales["published"])
             yield Section(f"{dataset}: the same in the paper", (text,), _square(cross, "paper"))
     for name, table in contents.items():
-        if name in titles and name not in ("after", "before") and len(table):
+        if name in titles and name not in ("after", "before", "head") and len(table):
             yield section(name)
     skipped = tuple(f"{s['dataset']}, {s['variant']}: {s['reason']}" for s in store.skipped())
     if skipped:

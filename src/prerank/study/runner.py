@@ -18,13 +18,21 @@ from prerank.files.dataset_tables import table_shape
 from prerank.preranks.parsing import bare_labels
 from prerank.study.deadlines import Deadline
 from prerank.study.engines import Engine, Event, Failure, InProcess, Task, TaskError
-from prerank.study.plans import NONE, Plan
+from prerank.study.plans import HEAD, NONE, Plan
 from prerank.study.store import Store, Unit
 from prerank.study.work import Outcome, UnitWork
 from prerank.training import Progress
 from prerank.training.selection import AUTO_GRID
 
-__all__ = ["RATIOS", "StudyProgress", "count_rows", "run_study", "study_tasks", "unit_cost"]
+__all__ = [
+    "RATIOS",
+    "StudyProgress",
+    "count_rows",
+    "run_study",
+    "study_tasks",
+    "unit_cost",
+    "unit_runs",
+]
 
 RATIOS = {
     "marginal": {"exact": 1.5, "published": 4.0},
@@ -135,11 +143,12 @@ def unit_cost(plan: Plan, variant: str, rows: int) -> float:
     .. math:: \text{seeds} \times \text{strengths} \times \text{epochs} \times
               \text{steps per epoch} \times \Big(1 + \sum_i (r_i - 1)\Big),
 
-    with :math:`r_i` the measured ratio of each pre-rank of the penalty.
+    with :math:`r_i` the measured ratio of each pre-rank of the penalty. A head is taken to cost as
+    much as the runs that it stands behind.
 
     Args:
         plan: for seeds, strengths, epochs and batches.
-        variant: the penalty, or `"none"`.
+        variant: the penalty, `"head"` or `"none"`.
         rows: of the dataset.
 
     Example:
@@ -149,11 +158,17 @@ def unit_cost(plan: Plan, variant: str, rows: int) -> float:
     """
     training = plan.training
     steps = max(training.min_steps, math.floor(_TRAINING * rows / training.batch_size), 1)
-    runs, labels = len(plan.seeds), [] if variant == NONE else bare_labels(variant)
-    if labels and plan.protocol == "exact":  # which adds the strength 0
-        runs *= len(AUTO_GRID) if isinstance(plan.strengths, str) else len(plan.strengths) + 1
+    labels = [] if variant in (NONE, HEAD) else bare_labels(variant)
     ratio = 1 + sum(RATIOS.get(label, _UNTIMED)[plan.protocol] - 1 for label in labels)
-    return float(runs * training.max_epochs * steps * ratio)
+    return float(unit_runs(plan, variant) * training.max_epochs * steps * ratio)
+
+
+def unit_runs(plan: Plan, variant: str) -> int:
+    """Runs of a unit, one for each seed and strength."""
+    if variant in (NONE, HEAD) or plan.protocol == "published":
+        return len(plan.seeds)
+    grid = AUTO_GRID if isinstance(plan.strengths, str) else (0.0, *plan.strengths)
+    return len(plan.seeds) * len(grid)
 
 
 def study_tasks(store: Store, todo: Sequence[Unit], *, gpus: float = 0.0) -> list[Task]:

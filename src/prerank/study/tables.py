@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from prerank.calibration import holm, null_pce, p_value
 from prerank.preranks.parsing import bare_labels
-from prerank.study.plans import NONE
+from prerank.study.plans import HEAD, NONE
 from prerank.study.published_runs import published_cells, published_cross
 
 if TYPE_CHECKING:
@@ -41,15 +41,20 @@ def before(results: "pd.DataFrame") -> "pd.DataFrame":
     return _beside_paper(_summary(_final(results, NONE), _CELL), "before")
 
 
-def after(results: "pd.DataFrame") -> "pd.DataFrame":
-    """Calibration of runs that were penalised by the same pre-rank, by dataset and pre-rank.
+def after(results: "pd.DataFrame", variant: str | None = None) -> "pd.DataFrame":
+    """Calibration of treated runs, by dataset and pre-rank.
+
+    Args:
+        results: of a study.
+        variant: of the runs, such as `"head"`; by default those that were penalised by the pre-rank
+            itself.
 
     Columns as in `before`, and `strength` (0 where none qualified), `energy_ratio` (against the
     unpenalised runs), `gain` (mean paired decrease of the excess) and `gain_se`; and
     `paper_strength`, which the paper reports.
     """
     rows = _final(results)
-    own = rows[rows.variant == rows.prerank]
+    own = rows[rows.variant == (rows.prerank if variant is None else variant)]
     table = _summary(own, [*_CELL, "strength"])
     return _beside_paper(_against_base(table, own, _final(results, NONE)), "after")
 
@@ -245,14 +250,19 @@ def _beside_paper(table: "pd.DataFrame", which: str) -> "pd.DataFrame":
 
 
 def _side(results: "pd.DataFrame") -> "pd.DataFrame":
-    """Before and after of one study, by dataset and pre-rank; either may be missing."""
+    """Before and after of one study, by dataset and pre-rank; either may be missing.
+
+    After is that of the penalties; of the head where it alone was studied.
+    """
     import pandas as pd
 
+    penalised = after(results)
+    treated = penalised if len(penalised) else after(results, HEAD)
     old, new = (
-        make(results)
-        .set_index(_CELL)
-        .rename(columns={"mean": name, "se": f"{name}_se", "excess": f"excess_{name}"})
-        for name, make in (("before", before), ("after", after))
+        table.set_index(_CELL).rename(
+            columns={"mean": name, "se": f"{name}_se", "excess": f"excess_{name}"}
+        )
+        for name, table in (("before", before(results)), ("after", treated))
     )
     parts = [
         old[["before", "before_se"]],

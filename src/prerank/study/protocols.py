@@ -271,10 +271,11 @@ def _judged(
     x, y = problem.part(part, runs)
     judged = evaluate(network, result.theta, x, y, problem.preranks, n_samples=plan.n_samples)
     final = [part == "test" and run.strength == chosen for run in runs]
-    parts = [(t[None] for t in run) for run in zip(result.theta, x, y, strict=True)]
     variogram = [
-        _variogram(network, *of_run, run, plan.n_samples) if wanted else math.nan
-        for of_run, run, wanted in zip(parts, runs, final, strict=True)
+        _variogram(network, run, plan.n_samples, *(t[m : m + 1] for t in (result.theta, x, y)))
+        if final[m]
+        else math.nan
+        for m, run in enumerate(runs)
     ]
     rows: Rows = []
     for prerank in problem.preranks:
@@ -314,9 +315,9 @@ def _judged(
 
 
 def _variogram(
-    network: Network, theta: Tensor, x: Tensor, y: Tensor, run: Run, n_samples: int
+    network: Network, run: Run, n_samples: int, theta: Tensor, x: Tensor, y: Tensor
 ) -> float:
-    """Mean variogram score of one run with parameters `(1, P)`."""
+    """Mean variogram score of one run, with parameters `(1, P)` and rows `(1, N, .)`."""
     with torch.no_grad():
         scores = variogram_score(network(theta, x), y, n_samples=n_samples, generator=run.seed)
     return float(scores.mean())

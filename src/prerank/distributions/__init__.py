@@ -4,6 +4,7 @@ from prerank.distributions.affine import affine
 from prerank.distributions.cells import Atoms, Cells, Levels, find_cells
 from prerank.distributions.draws import Draws, draw, draw_differentiable
 from prerank.distributions.ensemble import Ensemble
+from prerank.distributions.joint import JointDistribution
 from prerank.distributions.mixture import GaussianMixture
 from prerank.distributions.noise import RunNoise
 from prerank.distributions.relaxed import RelaxedMixture
@@ -17,6 +18,7 @@ __all__ = [
     "Draws",
     "Ensemble",
     "GaussianMixture",
+    "JointDistribution",
     "Levels",
     "RelaxedMixture",
     "Rounded",

@@ -21,6 +21,7 @@ from prerank.distributions.affine import affine
 from prerank.distributions.cells import Cells
 from prerank.distributions.draws import draw_points, forked_state
 from prerank.distributions.ensemble import Ensemble
+from prerank.distributions.joint import JointDistribution
 from prerank.distributions.mixture import GaussianMixture
 from prerank.distributions.noise import Noise
 from prerank.errors import InputTypeError, NotApplicableError, ShapeError
@@ -30,7 +31,7 @@ from prerank.numerics.matrices import row_norms
 __all__ = ["Rounded", "round_to"]
 
 
-class Rounded(Distribution):
+class Rounded(JointDistribution):
     r"""Distribution of :math:`(T_1(z_1), \dots, T_D(z_D))` for z from a continuous base.
 
     The maps (`prerank.distributions.Cells`) take each cell of a target's axis to one value, so the

@@ -22,6 +22,7 @@ from prerank.distributions import GaussianMixture, Rounded, Rounding, affine
 from prerank.distributions.draws import forked_state
 from prerank.distributions.noise import as_noise
 from prerank.errors import InputError
+from prerank.estimators.containers import LabelledResults
 from prerank.estimators.methods import Method
 from prerank.estimators.persistence import save_model
 from prerank.estimators.predicted_regions import PredictedRegion
@@ -46,13 +47,14 @@ from prerank.training import Progress, Settings, TrainingData
 __all__ = ["JointRegressor"]
 
 _UNITS = "standard deviations of the training targets"
+_ENDS = ("lower", "upper")
 _MIN_STEPS = 10
 _SPREADS = 16  # of discrete targets, which take turns in training
 _TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose accuracy
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class JointRegressor(LabelledResults, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Networks from inputs to joint distributions of the targets, and their calibration.
 
     A regressor says which network it trains (`network_class`), and what point and which quantiles
@@ -104,8 +106,9 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, quantiles: Sequence[float] = defaults.QUANTILES
     ) -> npt.NDArray[np.float64]:
         """Marginal quantiles in original units, `(Q, N, D)`."""
-        spread = self._quantiles(X, [float(q) for q in quantiles])
-        return self._shaped(self.rounding_.snap(spread))
+        levels = [float(q) for q in quantiles]
+        values = self._snapped_quantiles(X, levels)
+        return self._labelled(values, X, axis=0, level="quantile", labels=levels)
 
     def fit(
         self,
@@ -219,7 +222,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not joint and calibration is None:
             tail = (1 - as_probability(level, "level")) / 2
-            return np.stack(list(self.predict_quantiles(X, [tail, 1 - tail])), -1)
+            values = np.moveaxis(self._snapped_quantiles(X, [tail, 1 - tail]), 0, -1)
+            return self._labelled(values, X, axis=-1, level="end", labels=_ENDS)
         ends = predictive_interval(
             self.predict_dist(X),
             level,
@@ -227,7 +231,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             calibration=self._calibration_rows(calibration),
             generator=random_state,
         )
-        return np.stack([self._shaped(end) for end in ends.unbind(-1)], -1)
+        values = np.stack([self._shaped(end) for end in ends.unbind(-1)], -1)
+        return self._labelled(values, X, axis=-1, level="end", labels=_ENDS)
 
     def predict_region(
         self,
@@ -326,6 +331,11 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         count = _SPREADS if rounding else 0
         y, *others = (rounding.spread(targets, generator=seed + k) for k in range(1 + count))
         return rounding, y, others
+
+    def _snapped_quantiles(self, X: Any, levels: list[float]) -> npt.NDArray[np.float64]:
+        """Marginal quantiles in original units, `(Q, N, D)`."""
+        spread = self._quantiles(X, levels)  # which asks whether the model is fitted
+        return self._shaped(self.rounding_.snap(spread))
 
     def _spread_dist(self, X: Any) -> Distribution:
         """Predictive distributions before they are rounded, in original units."""

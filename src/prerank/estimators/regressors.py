@@ -106,7 +106,7 @@ class MixtureRegressor(JointRegressor):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predictive means in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
-        return self._shaped(self.predict_dist(X).mean)
+        return self._labelled(self._shaped(self.predict_dist(X).mean), X)
 
     def predict_dist(self, X: Any) -> GaussianMixture | Rounded:
         """Predictive distributions in original units, in float64.
@@ -168,8 +168,7 @@ class FlowRegressor(JointRegressor):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predictive medians in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
-        median: npt.NDArray[np.float64] = self.predict_quantiles(X, [0.5])[0]
-        return median
+        return self._labelled(self._snapped_quantiles(X, [0.5])[0], X)
 
     def _forecast(self, x: Tensor) -> Distribution:
         dist = super()._forecast(x)

@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -18,10 +18,11 @@ from torch.distributions import Distribution
 
 from prerank import defaults
 from prerank.diagnosis import Diagnosis, diagnose
-from prerank.distributions import GaussianMixture, Rounded, Rounding, affine
+from prerank.distributions import Bounded, GaussianMixture, Rounded, Rounding, affine
 from prerank.distributions.draws import forked_state
 from prerank.distributions.noise import as_noise
 from prerank.errors import InputError
+from prerank.estimators.bounds import numbered_bounds
 from prerank.estimators.containers import LabelledResults
 from prerank.estimators.methods import Method
 from prerank.estimators.persistence import save_model
@@ -71,6 +72,7 @@ class JointRegressor(LabelledResults, RegressorMixin, BaseEstimator):  # type: i
     budget: float = defaults.BUDGET
     nll_budget: float | None = defaults.NLL_BUDGET
     discrete: str | bool = defaults.DISCRETE
+    bounds: Mapping[str, Any] | None = None
     impute: bool = False
     dates: bool = False
     max_epochs: int = defaults.MAX_EPOCHS
@@ -169,7 +171,7 @@ class JointRegressor(LabelledResults, RegressorMixin, BaseEstimator):  # type: i
         splits = list(dict.fromkeys(partition.runs[member].split for member in partition.members))
         self.x_scaler_, self.y_scaler_ = (s.select(splits) for s in (data.x_scaler, data.y_scaler))
         values = as_tensor(targets, "y")
-        treated = torch.tensor([cells is not None for cells in self.rounding_.cells])
+        treated = torch.tensor(self.rounding_.treated)
         treated &= (values != values[:1]).any(
             0
         )  # a constant has no standard deviation to divide by
@@ -180,6 +182,7 @@ class JointRegressor(LabelledResults, RegressorMixin, BaseEstimator):  # type: i
         """Predictive distributions in original units, in float64.
 
         `Rounded` ones where targets are discrete; their `base` is the forecast of spread targets.
+        `Bounded` ones where targets have bounds; their `base` is the forecast on the whole line.
         """
         spread = self._spread_dist(X)  # which asks whether the model is fitted
         return self.rounding_(spread)
@@ -193,7 +196,7 @@ class JointRegressor(LabelledResults, RegressorMixin, BaseEstimator):  # type: i
     ) -> npt.NDArray[np.float64]:
         """Joint samples in original units, `(S, N, D)`."""
         dist = self.predict_dist(X)
-        if isinstance(dist, GaussianMixture | FlowDistribution | FlowMixture | Rounded):
+        if isinstance(dist, GaussianMixture | FlowDistribution | FlowMixture | Rounded | Bounded):
             return self._shaped(dist.sample((n_samples,), generator=random_state))
         with forked_state(as_noise(random_state)):
             return self._shaped(dist.sample(torch.Size((n_samples,))))
@@ -324,10 +327,15 @@ class JointRegressor(LabelledResults, RegressorMixin, BaseEstimator):  # type: i
         return self.y_scaler_.loc[0, 0], self.y_scaler_.scale[0, 0]
 
     def _spread(self, targets: Any, seed: int) -> tuple[Rounding, Tensor, list[Tensor]]:
-        """What discrete targets need, the targets to train on, and other versions of them."""
+        """What the targets need, those to train on, and other versions of them."""
         if self.discrete not in ("auto", False):
             raise InputError(f"discrete must be 'auto' or False, got {self.discrete!r}")
-        rounding = Rounding.of(targets) if self.discrete else Rounding.none(targets.shape[1])
+        rounding = Rounding.of(
+            targets,
+            bounds=numbered_bounds(self.bounds, self.target_names_),
+            names=self.target_names_,
+            discrete=bool(self.discrete),
+        )
         count = _SPREADS if rounding else 0
         y, *others = (rounding.spread(targets, generator=seed + k) for k in range(1 + count))
         return rounding, y, others

@@ -254,8 +254,8 @@ def fit(
                 "discrete": list(model.rounding_.words(model.target_names_)),
                 "left_out": frame.loss.rows,
                 "remarks": remarks,
+                **({"bounds": model.bounds} if model.bounds else {}),
             }
-            facts |= {"bounds": model.bounds} if model.bounds else {}
             files = {"model": str(out), "report": str(out / REPORT)}
             print_json({**files, **facts, **as_record(diagnosis)})
         elif not quiet:

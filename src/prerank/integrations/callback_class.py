@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.distributions import Distribution
 
-from prerank.diagnosis import Diagnoser
+from prerank.diagnosis import Diagnoser, Diagnosis
 from prerank.extras import library
 from prerank.inputs import as_count
 from prerank.integrations.trackers import tracked_numbers
@@ -66,7 +66,7 @@ def _callback_class() -> type:
             self, forecast: Forecast, every: int, prefix: str, options: dict[str, Any]
         ) -> None:
             self.forecast, self.every, self.prefix, self.options = forecast, every, prefix, options
-            self.diagnosis = None
+            self.diagnosis: Diagnosis | None = None
             self._diagnoser: Diagnoser | None = None
 
         def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -85,9 +85,8 @@ def _callback_class() -> type:
         def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
             """Diagnose, and log the numbers."""
             if self._diagnoser is not None:
-                self.diagnosis = self._diagnoser.result()
-                numbers = tracked_numbers(self.diagnosis, prefix=self.prefix)
-                pl_module.log_dict(numbers, on_epoch=True)
+                found = self.diagnosis = self._diagnoser.result()
+                pl_module.log_dict(tracked_numbers(found, prefix=self.prefix), on_epoch=True)
 
     CalibrationCallback.__qualname__ = "CalibrationCallback"  # where pickle finds it
     return CalibrationCallback

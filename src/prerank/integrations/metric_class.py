@@ -84,8 +84,8 @@ def _metric_class() -> type:
             together = torch.distributed.is_available() and torch.distributed.is_initialized()
             place = [self.seed, torch.distributed.get_rank() if together else 0, len(self.pits)]
             [number] = np.random.SeedSequence(place).generate_state(1, np.uint64) >> np.uint64(1)
-            options = {"n_samples": self.n_samples, "generator": int(number)}
-            self.pits.append(pit(dist, y, self.prerank, **options).detach())
+            z = pit(dist, y, self.prerank, n_samples=self.n_samples, generator=int(number))
+            self.pits.append(z.detach())
 
         def compute(self) -> Tensor:
             """Mean of the PCE over the components."""

@@ -148,6 +148,7 @@ def test_one_target_as_a_vector():
         ({"humid": (None, None)}, "two increasing numbers"),
         ({"humid": (0, float("nan"))}, "two increasing numbers"),
         ({"humid": 3}, "bounds must be"),
+        ({"humid": (0, 10**400)}, "bounds must be"),
         ([(0, 1)], "bounds must be"),
     ],
 )

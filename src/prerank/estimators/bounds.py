@@ -48,7 +48,7 @@ def plain_bounds(bounds: Any) -> dict[str, tuple[float | None, float | None]] | 
         try:
             low, high = pair
             ends = (-inf if low is None else float(low), inf if high is None else float(high))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{_FORM}, got {pair!r} for {name!r}") from error
         if not ends[0] < ends[1] or ends == (-inf, inf):
             raise InputError(

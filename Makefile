@@ -16,7 +16,7 @@ UV = $(BIN)/uv
 
 # Environments that lie over .venv: what they hold goes before it. skpro has one of its own, since
 # it wants an older pandas.
-ADAPTERS := ngboost sbi lightning
+ADAPTERS := ngboost sbi lightning torchmetrics
 SKPRO := skpro
 OVER = "import sysconfig; print('import site; site.addsitedir(' + repr(sysconfig.get_path('purelib')) + ')')"
 
@@ -66,8 +66,8 @@ test-browser: $(STAMP) ## the report page in a real Chromium, which is installed
 	    "apt-get install chromium" >&2; exit 1; }
 	$(PYTEST) -m browser tests/browser
 
-test-adapters: .venv-adapters/.installed .venv-skpro/.installed ## predictions of other libraries, each in its environment
-	PRERANK_REQUIRED="$(ADAPTERS)" $(QUIETLY) .venv-adapters/bin/python -m pytest -n 2 tests/adapters
+test-adapters: .venv-adapters/.installed .venv-skpro/.installed ## other libraries, each in its environment
+	PRERANK_REQUIRED="$(ADAPTERS)" $(QUIETLY) .venv-adapters/bin/python -m pytest -n 2 tests/adapters tests/integrations
 	PRERANK_REQUIRED="$(SKPRO)" $(QUIETLY) .venv-skpro/bin/python -m pytest -n 2 tests/adapters
 
 test-compiled: .venv-compiled/.installed ## kernels in numba against their plain forms

@@ -23,7 +23,7 @@ CPU_BUILDS = {
 
 # Environments that lie over .venv: what they add, and the packages of .venv that they replace.
 OVER: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "adapters": (("ngboost", "sbi", "lightning"), ()),
+    "adapters": (("ngboost", "sbi", "lightning", "torchmetrics"), ()),
     "skpro": (("skpro",), ("pandas",)),
     "compiled": (("numba",), ()),
     "supply": (("cyclonedx-python-lib[json-validation]", "pip-audit"), ()),

@@ -1,5 +1,7 @@
 """Predictive distributions to test with, and the pre-ranks to test on."""
 
+from math import inf
+
 import torch
 from torch import Tensor
 from torch.distributions import (
@@ -16,7 +18,7 @@ from torch.distributions import (
 )
 
 from prerank import GaussianMixture
-from prerank.distributions import Atoms, Levels, Rounded
+from prerank.distributions import Atoms, Bounded, Levels, Link, Rounded
 from prerank.preranks import (
     CLASSIC,
     PAPER,
@@ -151,9 +153,19 @@ def rounded(*batch: int, dim: int = 4, seed: int = 0):
     return Rounded(gaussian_mixture(*batch, dim=dim, seed=seed), [CELLS[d % 4] for d in range(dim)])
 
 
+LINKS = (Link(-3.0, 4.0), None, Link(-5.0, inf, 0.5), Link(-inf, 6.0, 2.0))
+"""One of each kind, for the targets in turn."""
+
+
+def bounded(*batch: int, dim: int = 4, seed: int = 0) -> Bounded:
+    """A Gaussian mixture within bounds."""
+    return Bounded(gaussian_mixture(*batch, dim=dim, seed=seed), [LINKS[d % 4] for d in range(dim)])
+
+
 TRUTHS = {
     "gaussian mixture": gaussian_mixture,
     "student copula": student_copula,
     "discrete": discrete,
     "rounded": rounded,
+    "bounded": bounded,
 }

@@ -18,6 +18,8 @@ _MODULES = {
     "netcdf": ("h5netcdf", "h5py", "xarray", "zarr"),
     "adapters": ("ngboost", "sbi"),
     "skpro": ("skpro",),
+    "integrations": ("lightning", "torchmetrics"),
+    "trackers": ("mlflow", "wandb"),
 }
 _EXTRAS = {module: extra for extra, modules in _MODULES.items() for module in modules}
 _DISTRIBUTIONS = {"sklearn": "scikit-learn"}

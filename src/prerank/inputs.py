@@ -362,11 +362,13 @@ def column_labels(y: Any) -> Sequence[Any] | None:
     return getattr(y, "columns", None)
 
 
-def column_names(y: Any, size: int) -> Sequence[str]:
+def column_names(y: Any, size: int, names: object = None) -> Sequence[str]:
     """Return the names of the targets: a table's columns, a series' name, or y0, y1, ...
 
-    Those of an array of xarray are the labels of its last dimension.
+    Those of an array of xarray are the labels of its last dimension. Names that are given go first.
     """
+    if names is not None:
+        return as_names(names, size, "names")
     columns = column_labels(y)
     if columns is None and hasattr(y, "to_numpy"):  # a series of pandas or polars
         columns = [name for name in [getattr(y, "name", None)] if name not in (None, "")]

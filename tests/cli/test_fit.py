@@ -189,3 +189,31 @@ def test_discrete_targets_are_found_unless_it_is_off(rivers, write):
     wrong = fit(table, *options, "--discrete", "maybe", targets="flow,calls", out="wrong")
     assert wrong.exit_code == 2
     assert "'maybe' is not auto or off" in wrong.stderr
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_bounds_are_kept_by_the_model(rivers, write):
+    table = write(rivers.assign(load=(rivers.load - 1).clip(lower=0), flow=rivers.flow.abs()))
+    options = ("--method", "none", "--max-epochs", "3", "--components", "1")
+    bounds = ("--bounds", "load=0:", "--bounds", "flow=0:50")
+    words = said(fit(table, *options, *bounds))
+    assert "Bounds: load from 0; flow 0 to 50." in words
+    assert "flow 0 to 50" in Reader("model/report.html").text
+    said(call("predict", "model", table, "--out", "out.csv", "--quantiles", "0.001", "--quiet"))
+    assert pd.read_csv("out.csv").min(axis=None) >= 0
+    again = record(fit(table, *options, *bounds, "--json", out="again"))
+    assert again["bounds"] == {"load": [0, None], "flow": [0, 50]}
+
+
+@pytest.mark.parametrize("bounds", ["flow", "flow=1", "=0:1", "flow=a:b", "flow=0:1:2"])
+def test_bounds_that_cannot_be_read(bounds, rivers, write):
+    done = fit(write(rivers), "--bounds", bounds)
+    assert done.exit_code == 2
+    assert "is not NAME=LOW:HIGH" in done.stderr
+
+
+def test_bounds_that_do_not_hold_are_named(rivers, write):
+    assert re.search(
+        r"'flow' has \d+ values outside its bounds 0 to inf",
+        refused(fit(write(rivers), "--bounds", "flow=0:")),
+    )

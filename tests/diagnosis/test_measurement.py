@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch.distributions import Distribution, Independent, MultivariateNormal, Normal, Poisson
 
-from prerank import Ensemble, GaussianMixture, diagnose, pce, pce_floor, pit
+from prerank import Diagnoser, Ensemble, GaussianMixture, diagnose, pce, pce_floor, pit
 from prerank.calibration import holm, reliability_curve
 from prerank.calibration.uniformity import component_p_values
 from prerank.datasets import AR1Regression
+from prerank.diagnosis import diagnose_by
 from prerank.errors import InputError, NotApplicableError
 from truths import discrete, gaussian_mixture, multivariate_normal, skewness, student_copula
 
@@ -102,6 +103,19 @@ def test_targets_are_named_after_columns():
     y = pd.DataFrame(dist.sample().numpy(), columns=["tmin", "tmax", 7])
     table = diagnosed(dist, y, preranks="marginal+pca").table
     assert list(table.component) == ["all", "tmin", "tmax", "7", "all", "pc1", "pc2", "pc3"]
+
+
+def test_names_of_targets_go_before_columns():
+    dist, y = Ensemble(torch.randn(9, 30, 2)), torch.randn(30, 2)
+    named = diagnose(dist, pd.DataFrame(y.numpy(), columns=["a", "b"]), names=["rain", "wind"])
+    assert list(named.table.component[:3]) == ["all", "rain", "wind"]
+    by = diagnose_by(dist, y, ["u", "v"] * 15, preranks="marginal", names=["rain", "wind"])
+    assert list(by.groups["u"].table.component) == ["all", "rain", "wind"]
+    diagnoser = Diagnoser(preranks="marginal", names=["rain", "wind"])
+    diagnoser.update(dist, y)
+    assert "rain" in set(diagnoser.result().table.component)
+    with pytest.raises(InputError, match="names has 1 names, but 2 are needed"):
+        diagnose(dist, y, names=["rain"])
 
 
 def test_functions_are_named_after_themselves():

@@ -23,11 +23,12 @@ from prerank import (
     smooth_pit,
     variogram_score,
 )
-from prerank.distributions import Rounded
+from prerank.distributions import Bounded, Rounded
 from prerank.pits import project_pits
 from prerank.preranks import PAPER, PCA, PreRank
 from truths import (
     PRERANKS,
+    bounded,
     gaussian_mixture,
     independent_normal,
     multivariate_normal,
@@ -57,6 +58,7 @@ FAMILIES: dict[str, Callable[..., Distribution]] = {
     "ensemble": ensemble,
     "weighted ensemble": weighted_ensemble,
     "rounded": rounded,
+    "bounded": bounded,
 }
 WITHOUT_DENSITY = ("ensemble", "weighted ensemble", "rounded")
 
@@ -71,6 +73,8 @@ def member(dist: Distribution, m: int) -> Distribution:
         return Ensemble(dist.samples[:, m], None if dist.weights is None else dist.weights[:, m])
     if isinstance(dist, Rounded):
         return Rounded(member(dist.base, m), dist.cells)
+    if isinstance(dist, Bounded):
+        return Bounded(member(dist.base, m), dist.links)
     return Independent(Normal(dist.base_dist.loc[m], dist.base_dist.scale[m]), 1)
 
 

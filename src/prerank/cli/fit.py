@@ -102,6 +102,14 @@ def fit(
             "forecasts, `off` treats all targets as continuous."
         ),
     ] = defaults.DISCRETE,
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LOW:HIGH",
+            help="Bounds of a target that no forecast goes beyond, such as humid=0:100 or rain=0:; "
+            "once for each target.",
+        ),
+    ] = None,
     components: Annotated[
         int, typer.Option(min=1, help="Gaussians in the mixture.")
     ] = defaults.N_COMPONENTS,
@@ -189,6 +197,7 @@ def fit(
             strength=_number_or_auto(strength),
             budget=budget,
             discrete=_auto_or_off(discrete),
+            bounds=dict(map(_name_and_bounds, bounds or ())) or None,
             impute=impute,
             dates=dates,
             max_epochs=max_epochs,
@@ -245,13 +254,14 @@ def fit(
                 "discrete": list(model.rounding_.words(model.target_names_)),
                 "left_out": frame.loss.rows,
                 "remarks": remarks,
+                **({"bounds": model.bounds} if model.bounds else {}),
             }
             files = {"model": str(out), "report": str(out / REPORT)}
             print_json({**files, **facts, **as_record(diagnosis)})
         elif not quiet:
             say(
                 f"Trained on {len(kept):,} rows, {len(test):,} held out{last}. "
-                f"{_calibration(model)}.\n{_discrete(model)}{_prepared(model)}"
+                f"{_calibration(model)}.\n{_discrete(model)}{_within(model)}{_prepared(model)}"
                 f"Energy score on held-out rows: {score:.4f} (in standard deviations of the "
                 f"targets).\n{diagnosis.verdict()}\nModel: {out}; report: {out / REPORT}\n"
                 f"Next: prerank predict {out} NEW.csv --out predictions.parquet"
@@ -301,6 +311,13 @@ def _discrete(model: "MixtureRegressor") -> str:
     return f"Discrete targets, spread for training and rounded: {found}.\n" if found else ""
 
 
+def _within(model: "MixtureRegressor") -> str:
+    """The bounds that forecasts keep, in a line; nothing where there are none."""
+    from prerank.estimators.bounds import bounds_in_words
+
+    return f"Bounds: {bounds_in_words(model.bounds)}.\n" if model.bounds else ""
+
+
 def _prepared(model: "MixtureRegressor") -> str:
     """What is done to dates and missing inputs, in lines; nothing where nothing is."""
     if model.encoder_ is None:
@@ -332,3 +349,17 @@ def _number_or_auto(strength: str) -> float | str:
         raise typer.BadParameter(
             f"{strength!r} is neither a number nor auto", param_hint="--strength"
         ) from error
+
+
+def _name_and_bounds(text: str) -> tuple[str, tuple[float | None, float | None]]:
+    """The target and its bounds, from text such as `rain=0:`."""
+    name, _, ends = text.rpartition("=")
+    try:
+        low, high = (float(end) if end.strip() else None for end in ends.split(":"))
+    except ValueError:
+        name = ""
+    if not name:
+        raise typer.BadParameter(
+            f"{text!r} is not NAME=LOW:HIGH, such as humid=0:100 or rain=0:", param_hint="--bounds"
+        )
+    return name, (low, high)

@@ -1,5 +1,6 @@
 """A diagnosis of rows that come batch by batch, or block by block of too many to hold at once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -63,6 +64,7 @@ class Diagnoser:
         n_null: as for `diagnose`.
         generator: a generator or seed; its stream runs on from batch to batch.
         units: as for `diagnose`.
+        names: as for `diagnose`, of all batches.
         missing: as for `diagnose`. Remarks then look at rows with all targets.
 
     Example:
@@ -85,6 +87,7 @@ class Diagnoser:
         n_null: int = N_NULL,
         generator: torch.Generator | int | None = SEED,
         units: str | None = None,
+        names: Sequence[str] | None = None,
         missing: str = "raise",
     ) -> None:
         self._gaps = as_missing(missing)
@@ -93,7 +96,7 @@ class Diagnoser:
                 "scale='samples' needs the samples of all rows at once: pass divisors, such as "
                 "the standard deviations of the training targets"
             )
-        self.preranks, self.scale, self.units = preranks, scale, units
+        self.preranks, self.scale, self.units, self.names = preranks, scale, units, names
         self.n_samples = as_count(n_samples, "n_samples", minimum=2)
         self.levels = as_count(levels, "levels", minimum=2)
         self.n_null = as_count(n_null, "n_null", minimum=1)
@@ -119,7 +122,7 @@ class Diagnoser:
                 f"dist must have batch_shape (N,), got {tuple(dist.batch_shape)}: diagnose the "
                 "members of a stack one by one"
             )
-        targets = tuple(column_names(y, dist.event_shape[0]))
+        targets = tuple(column_names(y, dist.event_shape[0], self.names))
         if self.rows and targets != self._targets:
             raise InputError(f"the targets are {targets}, those of earlier rows {self._targets}")
         if isinstance(dist, Ensemble):

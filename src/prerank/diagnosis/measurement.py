@@ -86,6 +86,7 @@ def diagnose(
     units: str | None = None,
     time: object = None,
     cluster: object = None,
+    names: Sequence[str] | None = None,
     member: Hashable | None = None,
     target: Names | None = None,
     rows: Names | None = None,
@@ -121,6 +122,7 @@ def diagnose(
             neighbouring times may depend on each other.
         cluster: label of each row, `(N,)`, such as a station: rows of one cluster may depend on
             each other, those of different clusters must not.
+        names: of the targets, D texts; by default the columns of `y`.
         member: the dimension of the members, where `dist` and `y` are of xarray
             (`prerank.adapters.named_forecast`); `time` and `cluster` may be names of coordinates
             then.
@@ -162,13 +164,24 @@ def diagnose(
             n_null=n_null,
             generator=generator,
             units=units,
+            names=names,
             missing=missing,
         )
         diagnoser.update(dist, y)
         found = diagnoser.result()
         return found if words is None else replace(found, units=words)
     measured = _measure(
-        dist, y, preranks, n_samples, scale, generator, units, time, cluster, missing=missing
+        dist,
+        y,
+        preranks,
+        n_samples,
+        scale,
+        generator,
+        units,
+        time,
+        cluster,
+        names=names,
+        missing=missing,
     )
     return measured.judged(levels=levels, n_null=n_null)
 
@@ -248,12 +261,13 @@ def _measure(
     time: object = None,
     cluster: object = None,
     with_null_pits: bool = True,
+    names: Sequence[str] | None = None,
     missing: str = "raise",
 ) -> Measurement:
     """The PITs of `diagnose`, whose arguments these are."""
     gaps = as_missing(missing)
     check_distribution(dist, gaps=gaps)
-    targets = column_names(y, dist.event_shape[0])
+    targets = column_names(y, dist.event_shape[0], names)
     if isinstance(dist, Ensemble):
         dist = dist.at_precision_of(y)
     observed = check_observations(dist, y, gaps=gaps)

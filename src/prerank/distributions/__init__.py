@@ -1,9 +1,11 @@
 """Predictive distributions, and drawing from them."""
 
 from prerank.distributions.affine import affine
+from prerank.distributions.bounded import Bounded, Link
 from prerank.distributions.cells import Atoms, Cells, Levels, find_cells
 from prerank.distributions.draws import Draws, draw, draw_differentiable
 from prerank.distributions.ensemble import Ensemble
+from prerank.distributions.joint import JointDistribution
 from prerank.distributions.mixture import GaussianMixture
 from prerank.distributions.noise import RunNoise
 from prerank.distributions.relaxed import RelaxedMixture
@@ -13,11 +15,14 @@ from prerank.distributions.row_slices import rows_of
 
 __all__ = [
     "Atoms",
+    "Bounded",
     "Cells",
     "Draws",
     "Ensemble",
     "GaussianMixture",
+    "JointDistribution",
     "Levels",
+    "Link",
     "RelaxedMixture",
     "Rounded",
     "Rounding",

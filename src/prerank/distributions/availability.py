@@ -19,6 +19,7 @@ from torch.distributions import (
     Normal,
 )
 
+from prerank.distributions.bounded import Bounded
 from prerank.distributions.draws import draw
 from prerank.distributions.ensemble import Ensemble
 from prerank.distributions.mixture import GaussianMixture
@@ -204,6 +205,10 @@ def targets_of(dist: Distribution, targets: Tensor) -> Distribution | None:
         base = targets_of(dist.base, targets)
         cells = [dist.cells[d] for d in targets.tolist()]
         part = None if base is None else Rounded(base, cells)
+    elif isinstance(dist, Bounded):
+        base = targets_of(dist.base, targets)
+        links = [dist.links[d] for d in targets.tolist()]
+        part = base if base is None or not any(links) else Bounded(base, links)
     return part
 
 

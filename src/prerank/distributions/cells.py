@@ -193,8 +193,10 @@ class Atoms(Cells):
         return f"atoms at {', '.join(f'{value:g}' for value in self.values.tolist())}"
 
 
-def find_cells(y: Tensor) -> Levels | Atoms | None:
+def find_cells(y: Tensor, ends: tuple[float, float] | None = None) -> Levels | Atoms | None:
     r"""The cells that a target needs, from its training rows `(N,)`.
+
+    Bounds of the target are atoms if a row has one of them as its value.
 
     1. At most 20 values, and 5 rows for each on average: the values are `Levels`.
     2. Values with a tenth of the rows, beside more distinct values than half of the other rows (5
@@ -216,13 +218,16 @@ def find_cells(y: Tensor) -> Levels | Atoms | None:
     """
     values, counts = y.double().unique(return_counts=True)
     shares = counts.double() / len(y)
-    heavy = (shares >= ATOM_SHARE) & (counts >= ROWS_PER_VALUE)
+    forced = torch.isin(values, values.new_tensor(ends or ()))
+    heavy = (shares >= ATOM_SHARE) & (counts >= ROWS_PER_VALUE) | forced
     few = len(values) <= min(FEW_VALUES, len(y) / ROWS_PER_VALUE)
     rest = int(counts[~heavy].sum())
     repeated = int((~heavy).sum()) <= rest / 2
     if few or (repeated and float(shares.max()) >= HEAVY_SHARE):
         return Levels.at(values, torch.special.ndtri(shares.cumsum(0)[:-1]))
-    if repeated or rest < ROWS_PER_VALUE or not bool(heavy.any()):
+    if repeated:
+        heavy, rest = forced, int(counts[~forced].sum())
+    if rest < ROWS_PER_VALUE or not bool(heavy.any()):
         return None
     spread = y.double()[~torch.isin(y.double(), values[heavy])].std(correction=0)
     odds = (shares[heavy] / (1 - shares[heavy].sum())).clamp(max=_MOST_ODDS)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from prerank.distributions.joint import JointDistribution
 from prerank.errors import InputError, NotApplicableError, ShapeError
 from prerank.inputs import (
     Shape,
@@ -21,7 +22,7 @@ from prerank.inputs import (
 __all__ = ["Ensemble", "check_unweighted"]
 
 
-class Ensemble(Distribution):
+class Ensemble(JointDistribution):
     r"""S samples per row, as numpy arrays, tables or tensors.
 
     .. math:: \hat F(A) = \sum_{s=1}^S w_s 1\{y_s \in A\}, \qquad \sum_s w_s = 1.

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal, constraints
+from torch.distributions import Categorical, MixtureSameFamily, Normal, constraints
 
 from prerank.distributions.densities import mixture_log_density
+from prerank.distributions.joint import JointDistribution
 from prerank.distributions.noise import standard_normal, standard_uniform
 from prerank.distributions.parameters import check_allocation, check_mixture, check_value
 from prerank.distributions.reparameterisation import attach_implicit_gradient, place_columns
@@ -18,7 +19,7 @@ from prerank.numerics.matrices import row_norms
 __all__ = ["GaussianMixture"]
 
 
-class GaussianMixture(Distribution):
+class GaussianMixture(JointDistribution):
     r"""Mixture of K Gaussians on R^D with lower-triangular factors.
 
     .. math:: f(y) = \sum_{k=1}^K \pi_k \, N(y;\, \mu_k,\, L_k L_k^\top), \qquad

@@ -1,36 +1,27 @@
 """Continuous distributions rounded to the values that targets take."""
 
 from collections.abc import Iterator, Sequence
-from functools import singledispatch
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import (
-    Categorical,
-    Distribution,
-    Independent,
-    LowRankMultivariateNormal,
-    MixtureSameFamily,
-    MultivariateNormal,
-    Normal,
-    constraints,
-)
+from torch.distributions import Distribution, MixtureSameFamily, Normal, constraints
 
 from prerank.distributions.affine import affine
+from prerank.distributions.bounded import LinkedMargin
 from prerank.distributions.cells import Cells
 from prerank.distributions.draws import draw_points, forked_state
 from prerank.distributions.ensemble import Ensemble
-from prerank.distributions.mixture import GaussianMixture
+from prerank.distributions.joint import JointDistribution
 from prerank.distributions.noise import Noise
+from prerank.distributions.single_margins import margin
 from prerank.errors import InputTypeError, NotApplicableError, ShapeError
 from prerank.inputs import Shape, as_generator, as_points, check_distribution
-from prerank.numerics.matrices import row_norms
 
 __all__ = ["Rounded", "round_to"]
 
 
-class Rounded(Distribution):
+class Rounded(JointDistribution):
     r"""Distribution of :math:`(T_1(z_1), \dots, T_D(z_D))` for z from a continuous base.
 
     The maps (`prerank.distributions.Cells`) take each cell of a target's axis to one value, so the
@@ -183,39 +174,6 @@ def _(dist: Rounded, loc: Tensor, scale: Tensor) -> Rounded:
     return Rounded(affine(dist.base, loc, scale), cells)
 
 
-@singledispatch
-def margin(dist: Distribution, target: int) -> Distribution:
-    """Distribution of one target, with a `cdf` and a `mean` in closed form: `batch_shape (...)`."""
-    raise NotApplicableError(
-        f"the margins of {type(dist).__name__} have no closed form: use samples instead"
-    )
-
-
-@margin.register
-def _(dist: GaussianMixture, target: int) -> Distribution:
-    scale = row_norms(dist.scale_tril[..., target, :])
-    return MixtureSameFamily(
-        Categorical(logits=dist.logits, validate_args=False),
-        Normal(dist.loc[..., target], scale, validate_args=False),
-        validate_args=False,
-    )
-
-
-@margin.register(MultivariateNormal)
-@margin.register(LowRankMultivariateNormal)
-def _(dist: Any, target: int) -> Distribution:
-    scale = dist.variance[..., target].sqrt()
-    return Normal(dist.loc[..., target], scale, validate_args=False)
-
-
-@margin.register(Independent)
-def _(dist: Independent[Any], target: int) -> Distribution:
-    base = dist.base_dist
-    if not isinstance(base, Normal):
-        return margin.dispatch(Distribution)(dist, target)
-    return Normal(base.loc[..., target], base.scale[..., target], validate_args=False)
-
-
 def _moments(own: Distribution, cells: Cells) -> tuple[Tensor, Tensor]:
     r"""Mean and variance of T(z), summed over the pieces of the line on which T is linear.
 
@@ -228,6 +186,8 @@ def _moments(own: Distribution, cells: Cells) -> tuple[Tensor, Tensor]:
     with a and b in units of t, :math:`d = s \mu + r - c` and :math:`p = \Phi(b) - \Phi(a)`. The
     centre c of the variance is the mean, so that no large squares are subtracted.
     """
+    if isinstance(own, LinkedMargin):
+        return own.moments(cells)
     if isinstance(own, MixtureSameFamily):
         normal: Any = own.component_distribution
         loc, scale, probs = normal.loc, normal.scale, own.mixture_distribution.probs

@@ -12,6 +12,7 @@ from torch.distributions import (
     Normal,
 )
 
+from prerank.distributions.bounded import Bounded
 from prerank.distributions.ensemble import Ensemble
 from prerank.distributions.mixture import GaussianMixture
 from prerank.distributions.rounded import Rounded
@@ -54,6 +55,9 @@ def rows_of(dist: Distribution, rows: slice | Tensor) -> Distribution | None:
     elif isinstance(dist, Rounded):
         inner = rows_of(dist.base, rows)
         part = None if inner is None else Rounded(inner, dist.cells)
+    elif isinstance(dist, Bounded):
+        inner = rows_of(dist.base, rows)
+        part = None if inner is None else Bounded(inner, dist.links)
     return part
 
 

@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -18,10 +18,12 @@ from torch.distributions import Distribution
 
 from prerank import defaults
 from prerank.diagnosis import Diagnosis, diagnose
-from prerank.distributions import GaussianMixture, Rounded, Rounding, affine
+from prerank.distributions import Bounded, GaussianMixture, Rounded, Rounding, affine
 from prerank.distributions.draws import forked_state
 from prerank.distributions.noise import as_noise
 from prerank.errors import InputError
+from prerank.estimators.bounds import numbered_bounds
+from prerank.estimators.containers import LabelledResults
 from prerank.estimators.methods import Method
 from prerank.estimators.persistence import save_model
 from prerank.estimators.predicted_regions import PredictedRegion
@@ -46,13 +48,14 @@ from prerank.training import Progress, Settings, TrainingData
 __all__ = ["JointRegressor"]
 
 _UNITS = "standard deviations of the training targets"
+_ENDS = ("lower", "upper")
 _MIN_STEPS = 10
 _SPREADS = 16  # of discrete targets, which take turns in training
 _TUNING_RATE = 0.3  # with the penalty, steps as large as before it would lose accuracy
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class JointRegressor(LabelledResults, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Networks from inputs to joint distributions of the targets, and their calibration.
 
     A regressor says which network it trains (`network_class`), and what point and which quantiles
@@ -69,6 +72,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     budget: float = defaults.BUDGET
     nll_budget: float | None = defaults.NLL_BUDGET
     discrete: str | bool = defaults.DISCRETE
+    bounds: Mapping[str, Any] | None = None
     impute: bool = False
     dates: bool = False
     max_epochs: int = defaults.MAX_EPOCHS
@@ -104,8 +108,9 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, quantiles: Sequence[float] = defaults.QUANTILES
     ) -> npt.NDArray[np.float64]:
         """Marginal quantiles in original units, `(Q, N, D)`."""
-        spread = self._quantiles(X, [float(q) for q in quantiles])
-        return self._shaped(self.rounding_.snap(spread))
+        levels = [float(q) for q in quantiles]
+        values = self._snapped_quantiles(X, levels)
+        return self._labelled(values, X, axis=0, level="quantile", labels=levels)
 
     def fit(
         self,
@@ -166,7 +171,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         splits = list(dict.fromkeys(partition.runs[member].split for member in partition.members))
         self.x_scaler_, self.y_scaler_ = (s.select(splits) for s in (data.x_scaler, data.y_scaler))
         values = as_tensor(targets, "y")
-        treated = torch.tensor([cells is not None for cells in self.rounding_.cells])
+        treated = torch.tensor(self.rounding_.treated)
         treated &= (values != values[:1]).any(
             0
         )  # a constant has no standard deviation to divide by
@@ -177,6 +182,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Predictive distributions in original units, in float64.
 
         `Rounded` ones where targets are discrete; their `base` is the forecast of spread targets.
+        `Bounded` ones where targets have bounds; their `base` is the forecast on the whole line.
         """
         spread = self._spread_dist(X)  # which asks whether the model is fitted
         return self.rounding_(spread)
@@ -190,7 +196,7 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> npt.NDArray[np.float64]:
         """Joint samples in original units, `(S, N, D)`."""
         dist = self.predict_dist(X)
-        if isinstance(dist, GaussianMixture | FlowDistribution | FlowMixture | Rounded):
+        if isinstance(dist, GaussianMixture | FlowDistribution | FlowMixture | Rounded | Bounded):
             return self._shaped(dist.sample((n_samples,), generator=random_state))
         with forked_state(as_noise(random_state)):
             return self._shaped(dist.sample(torch.Size((n_samples,))))
@@ -219,7 +225,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not joint and calibration is None:
             tail = (1 - as_probability(level, "level")) / 2
-            return np.stack(list(self.predict_quantiles(X, [tail, 1 - tail])), -1)
+            values = np.moveaxis(self._snapped_quantiles(X, [tail, 1 - tail]), 0, -1)
+            return self._labelled(values, X, axis=-1, level="end", labels=_ENDS)
         ends = predictive_interval(
             self.predict_dist(X),
             level,
@@ -227,7 +234,8 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             calibration=self._calibration_rows(calibration),
             generator=random_state,
         )
-        return np.stack([self._shaped(end) for end in ends.unbind(-1)], -1)
+        values = np.stack([self._shaped(end) for end in ends.unbind(-1)], -1)
+        return self._labelled(values, X, axis=-1, level="end", labels=_ENDS)
 
     def predict_region(
         self,
@@ -319,13 +327,23 @@ class JointRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.y_scaler_.loc[0, 0], self.y_scaler_.scale[0, 0]
 
     def _spread(self, targets: Any, seed: int) -> tuple[Rounding, Tensor, list[Tensor]]:
-        """What discrete targets need, the targets to train on, and other versions of them."""
+        """What the targets need, those to train on, and other versions of them."""
         if self.discrete not in ("auto", False):
             raise InputError(f"discrete must be 'auto' or False, got {self.discrete!r}")
-        rounding = Rounding.of(targets) if self.discrete else Rounding.none(targets.shape[1])
+        rounding = Rounding.of(
+            targets,
+            bounds=numbered_bounds(self.bounds, self.target_names_),
+            names=self.target_names_,
+            discrete=bool(self.discrete),
+        )
         count = _SPREADS if rounding else 0
         y, *others = (rounding.spread(targets, generator=seed + k) for k in range(1 + count))
         return rounding, y, others
+
+    def _snapped_quantiles(self, X: Any, levels: list[float]) -> npt.NDArray[np.float64]:
+        """Marginal quantiles in original units, `(Q, N, D)`."""
+        spread = self._quantiles(X, levels)  # which asks whether the model is fitted
+        return self._shaped(self.rounding_.snap(spread))
 
     def _spread_dist(self, X: Any) -> Distribution:
         """Predictive distributions before they are rounded, in original units."""

@@ -9,6 +9,7 @@ from prerank.defaults import PENALTY_PRERANKS
 from prerank.diagnosis import Diagnosis
 from prerank.diagnosis.diagnosis_page import diagnosis_page
 from prerank.estimators.base import JointRegressor
+from prerank.estimators.bounds import bounds_in_words
 from prerank.report import CornerDisplay
 from prerank.report.html import Page
 from prerank.report.wording import joined_names
@@ -51,6 +52,7 @@ def fit_page(
     stated = {
         **_calibration(model),
         "discrete targets": "; ".join(model.rounding_.words(model.target_names_)) or "none",
+        "bounds": bounds_in_words(model.bounds) or "none",
         "members": str(model.members),
         name: str(getattr(model, parameter)),
         "energy score": f"{-model.score(x, y):.4f} (in standard deviations of the targets)",

@@ -15,6 +15,7 @@ import torch
 
 from prerank.distributions import Rounding, affine, draw
 from prerank.errors import InputError
+from prerank.estimators.bounds import plain_bounds
 from prerank.estimators.model_folder import (
     SETTINGS,
     check_saving_place,
@@ -77,6 +78,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     if not isinstance(parameters["random_state"], int | np.integer):
         parameters["random_state"] = None  # a generator's state is not part of the model
     parameters["hidden"] = [int(width) for width in parameters["hidden"]]
+    parameters["bounds"] = plain_bounds(parameters["bounds"])
     tensors = {"theta": model.theta_, "target_scales": model.target_scales_}
     for key, attribute in _SCALERS.items():
         for part in fields(Scaler):
@@ -187,7 +189,8 @@ def _restore(
     check_settings(settings)
     old, network = settings["format"] == 1, settings["network"]
     parameters = _newer(settings["parameters"]) if old else settings["parameters"]
-    model = kinds[settings["class"]](**{**parameters, "hidden": tuple(parameters["hidden"])})
+    hidden, bounds = tuple(parameters["hidden"]), plain_bounds(parameters.get("bounds"))
+    model = kinds[settings["class"]](**{**parameters, "hidden": hidden, "bounds": bounds})
     model.network_ = model.network_class(**{**network, "hidden": tuple(network["hidden"])})
     members = as_count(parameters["members"], "members", minimum=1)
     model.theta_ = _numbers(tensors, "theta", (members, model.network_.n_parameters))

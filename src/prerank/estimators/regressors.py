@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank import defaults
-from prerank.distributions import GaussianMixture, Rounded
+from prerank.distributions import Bounded, GaussianMixture, Rounded
 from prerank.distributions.densities import mixture_quantiles
 from prerank.estimators.base import JointRegressor
 from prerank.estimators.persistence import read_model
@@ -65,6 +65,9 @@ class MixtureRegressor(JointRegressor):
         nll_budget: by how many nats the negative log-likelihood may worsen there; None for any.
         discrete: `"auto"`: targets with few values, or with atoms, are spread for training, and
             the forecasts rounded (`prerank.distributions.Rounding`). False takes all as continuous.
+        bounds: of targets by name, such as `{"humid": (0, 100), "rain": (0, None)}`: no draw,
+            quantile or mean lies beyond. A bound that rows have as their value is an atom
+            (`discrete`); towards others the density falls to 0 (`prerank.distributions.Bounded`).
         impute: fill missing inputs of a DataFrame by the median of the rows of `fit`, and tell the
             network by a flag where a column lacked values there. They are refused otherwise.
         dates: take features of the columns of dates of a DataFrame
@@ -106,15 +109,16 @@ class MixtureRegressor(JointRegressor):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predictive means in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
-        return self._shaped(self.predict_dist(X).mean)
+        return self._labelled(self._shaped(self.predict_dist(X).mean), X)
 
-    def predict_dist(self, X: Any) -> GaussianMixture | Rounded:
+    def predict_dist(self, X: Any) -> GaussianMixture | Rounded | Bounded:
         """Predictive distributions in original units, in float64.
 
         `Rounded` ones where targets are discrete; their `base` is the mixture of spread targets.
+        `Bounded` ones where targets have bounds; their `base` is the mixture on the whole line.
         """
         dist = super().predict_dist(X)
-        assert isinstance(dist, GaussianMixture | Rounded)
+        assert isinstance(dist, GaussianMixture | Rounded | Bounded)
         return dist
 
     def _quantiles(self, X: Any, levels: list[float]) -> Tensor:
@@ -146,9 +150,9 @@ class FlowRegressor(JointRegressor):
             targets; splines make it narrower in places.
         n_samples: draws per row of a network's penalty, on which its time depends.
         **others: `method`, `members`, `folds`, `preranks`, `strength`, `budget`, `nll_budget`,
-            `discrete`, `impute`, `dates`, `max_epochs`, `patience`, `batch_size`, `lr`, `device`,
-            `random_state` and `verbose`, as for `MixtureRegressor`; so are the attributes after
-            `fit`.
+            `discrete`, `bounds`, `impute`, `dates`, `max_epochs`, `patience`, `batch_size`, `lr`,
+            `device`, `random_state` and `verbose`, as for `MixtureRegressor`; so are the attributes
+            after `fit`.
 
     Example:
         >>> from prerank.datasets import AR1Regression
@@ -168,8 +172,7 @@ class FlowRegressor(JointRegressor):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predictive medians in original units, `(N, D)`, or `(N,)` after a fit to a vector."""
-        median: npt.NDArray[np.float64] = self.predict_quantiles(X, [0.5])[0]
-        return median
+        return self._labelled(self._snapped_quantiles(X, [0.5])[0], X)
 
     def _forecast(self, x: Tensor) -> Distribution:
         dist = super()._forecast(x)

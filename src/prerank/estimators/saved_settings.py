@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from prerank.errors import InputError
+from prerank.estimators.bounds import plain_bounds
 from prerank.inputs import as_count
 from prerank.preranks import parse
 
@@ -83,6 +84,7 @@ _PARAMETERS: dict[str, Callable[[Any], bool]] = {
     "budget": _number,
     "nll_budget": _or_none(_number),
     "discrete": lambda v: v == "auto" or v is False,
+    "bounds": _or_none(lambda v: bool(plain_bounds(v))),
     "impute": _truth,
     "dates": _truth,
     "max_epochs": _whole(1),

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Transform, constraints
+from torch.distributions import Transform, constraints
 from torch.quasirandom import SobolEngine
 
 from prerank.distributions import affine
+from prerank.distributions.joint import JointDistribution
 from prerank.distributions.noise import standard_normal
 from prerank.errors import InputError
 from prerank.inputs import Shape, as_generator
@@ -21,7 +22,7 @@ _BLOCK_ROWS = 2**16
 _POINTS = 1024
 
 
-class FlowDistribution(Distribution):
+class FlowDistribution(JointDistribution):
     r"""Distribution of :math:`\mathrm{loc} + \mathrm{scale} \cdot f^{-1}(z)`, z standard normal.
 
     Samples and densities are computed some points at a time, for the networks of a flow take memory

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from prerank.distributions import GaussianMixture, affine
+from prerank.distributions.joint import JointDistribution
 from prerank.distributions.noise import standard_uniform
 from prerank.errors import InputError
 from prerank.inputs import Shape, as_generator
@@ -97,7 +98,7 @@ def _moved(dist: T, loc: Tensor, scale: Tensor) -> T:
     return moved
 
 
-class FlowMixture(Distribution):
+class FlowMixture(JointDistribution):
     r"""Mixture of M flows with equal weights, :math:`f(y) = \frac1M \sum_m f_m(y)`.
 
     Quantiles and moments are those of the members' Sobol points (see `FlowDistribution`), so each

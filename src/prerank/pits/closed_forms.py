@@ -14,9 +14,9 @@ from torch.distributions import (
     Normal,
 )
 
-from prerank.distributions import GaussianMixture, Rounded
+from prerank.distributions import Bounded, GaussianMixture, Rounded
 from prerank.distributions.noise import Noise, row_uniform
-from prerank.distributions.rounded import margin
+from prerank.distributions.single_margins import margin
 from prerank.errors import NotApplicableError
 from prerank.numerics.matrices import row_norms
 from prerank.preranks import Linear, Marginal, PreRank
@@ -184,6 +184,12 @@ def _normal_cdf(centred: Tensor, scale: Tensor) -> Tensor:
     """Normal CDF whose gradient is 0, not 0 times infinity, where it is 0 or 1."""
     far = _FAR * scale.detach()
     return torch.special.ndtr(centred.clamp(-far, far) / scale)
+
+
+@register_closed_form(Bounded, Marginal)
+def _(dist: Bounded, prerank: Marginal) -> ProjectedCDF | None:
+    inner = closed_form(dist.base, prerank)
+    return None if inner is None else lambda points: inner(dist.points(points))
 
 
 @register_closed_form(Rounded, Marginal)

@@ -8,6 +8,7 @@ from torch.distributions import Distribution, constraints
 
 from prerank.adapters.mixtures import supported_log_prob
 from prerank.distributions import Draws, Ensemble, draw
+from prerank.distributions.joint import JointDistribution
 from prerank.distributions.noise import Noise, row_uniform
 from prerank.inputs import Shape, full_precision
 from prerank.numerics.matrices import symmetric_eigen
@@ -51,7 +52,7 @@ class Moments(NamedTuple):
             return cls(mean, sd, covariance / (spread.unsqueeze(-1) * spread.unsqueeze(-2)))
 
 
-class Copies(Distribution):
+class Copies(JointDistribution):
     r"""Mixture of C affine copies of a distribution, about its mean m.
 
     .. math:: f(y) = \sum_{c=1}^C v_c\,

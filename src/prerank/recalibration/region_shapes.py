@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from prerank.adapters.mixtures import as_gaussian_mixture
-from prerank.distributions import GaussianMixture, Rounded, draw
+from prerank.distributions import Bounded, GaussianMixture, Rounded, draw
 from prerank.errors import NotApplicableError
 from prerank.preranks import HDR
 from prerank.recalibration.marginal import MarginTable
@@ -154,8 +154,9 @@ class BoxShape(RegionShape):
         self, dist: Distribution, *, n_samples: int, generator: torch.Generator | None
     ) -> None:
         base = dist.base if isinstance(dist, Rounded) else dist
+        self.dist, self._bounds = dist, base if isinstance(base, Bounded) else None
+        base = base.base if isinstance(base, Bounded) else base  # whose quantiles move with it
         normal = as_gaussian_mixture(base)
-        self.dist = dist
         self._margins: MixtureMargins | MarginTable
         if isinstance(normal, GaussianMixture):
             self._margins = MixtureMargins(normal)
@@ -232,12 +233,13 @@ class BoxShape(RegionShape):
         return own
 
     def _score(self, y: Tensor) -> Tensor:
-        found = self._margins.score(y)
+        found = self._margins.score(y if self._bounds is None else self._bounds.points(y))
         return found[0] if isinstance(found, tuple) else found
 
     def _quantile(self, w: Tensor) -> Tensor:
         found = self._margins.quantile(w)
-        return found[0] if isinstance(found, tuple) else found
+        found = found[0] if isinstance(found, tuple) else found
+        return found if self._bounds is None else self._bounds.values(found)
 
 
 def row_of(table: MarginTable, row: int) -> MarginTable:

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from prerank.adapters.pipelines import inner_regressor
 from prerank.calibration import DeviationShape, HistogramBand, ReliabilityBand
 from prerank.calibration.curves import check_pits
-from prerank.defaults import BAND_LEVEL, N_SAMPLES
+from prerank.defaults import BAND_LEVEL, N_SAMPLES, SEED
 from prerank.errors import InputError, ShapeError
 from prerank.extras import needed_by
 from prerank.inputs import column_names
 from prerank.pits import project_pits
 from prerank.pits.ranks import WEIGHTED
-from prerank.preranks import PreRankLike, parse
+from prerank.preranks import PreRank, PreRankLike, parse
 from prerank.report.wording import reliability_caption
 
 if TYPE_CHECKING:
@@ -171,11 +172,7 @@ class PITDisplay(Display):
             'marginal: PITs crowded in the middle (values too often near the predicted median) in
             y0, y1 and y2.'
         """
-        terms = parse(prerank)
-        if len(terms) != 1:
-            raise InputError(
-                f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
-            )
+        terms = (_single(prerank),)
         (result,) = project_pits(dist, y, terms, n_samples=n_samples, generator=generator)
         label, targets = result.prerank.label, column_names(y, dist.event_shape[0])
         names = result.prerank.component_names(targets, result.z.shape[-1])
@@ -185,6 +182,49 @@ class PITDisplay(Display):
             names=names if len(names) > 1 else [label],
             band=result.method != WEIGHTED,
             **options,
+        )
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: object,
+        y: object,
+        prerank: PreRankLike = "marginal",
+        *,
+        n_samples: int = N_SAMPLES,
+        generator: torch.Generator | int | None = SEED,
+        **options: Any,
+    ) -> Self:
+        """Draw the PITs that a fitted regressor has on rows that were not used in `fit`.
+
+        Args:
+            estimator: a regressor of prerank, or a fitted pipeline or search around one.
+            X: inputs.
+            y: targets.
+            prerank: one pre-rank, in the units in which the regressor diagnoses.
+            n_samples: draws per row where there is no closed form.
+            generator: a generator or seed.
+            options: of `from_pits`: `level`, `ax`, and `levels` of a curve or `bins` of a
+                histogram.
+
+        Example:
+            >>> from prerank import MixtureRegressor
+            >>> from prerank.datasets import AR1Regression
+            >>> from prerank.report import ReliabilityDisplay
+            >>> x, y = (part.numpy() for part in AR1Regression(dim=2).sample(200, generator=0))
+            >>> model = MixtureRegressor(1, method="none", max_epochs=1, device="cpu")
+            >>> model = model.fit(x[:100], y[:100])
+            >>> ReliabilityDisplay.from_estimator(model, x[100:], y[100:]).names
+            ('y0', 'y1')
+        """
+        term = _single(prerank)
+        found = inner_regressor(estimator).diagnose(
+            X, y, preranks=[term], n_samples=n_samples, generator=generator
+        )
+        names = [row.component for row in found.findings[1:]]
+        return cls.from_pits(
+            found.pits[term.label], label=term.label, names=names or [term.label], **options
         )
 
     @classmethod
@@ -295,3 +335,13 @@ def split_axes(
         edges = {"left": box.x0, "bottom": box.y0, "right": box.x1, "top": box.y1}
         grid = ax.figure.add_gridspec(rows, columns, **edges)
     return grid.subplots(sharex=sharex, sharey=sharey, squeeze=False)
+
+
+def _single(prerank: PreRankLike) -> PreRank:
+    """The pre-rank of a display, which shows one."""
+    terms = parse(prerank)
+    if len(terms) != 1:
+        raise InputError(
+            f"a display shows one pre-rank, got {len(terms)}: diagnose(...).plot() draws more"
+        )
+    return terms[0]

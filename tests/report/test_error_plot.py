@@ -63,7 +63,15 @@ def test_all_numbers_are_text_of_the_page():
     row = ErrorRow("hdr", "Where?", FAILS, "p < 0.001", ErrorMark(0.2, 0.1, 0.3, (0.25,)))
     plot = ErrorPlot((row,), "Errors of all.", "Fewer than before.")
     html = render_page(Page("t", "h", "bad", (), (), (), {}, (), plot))
-    for words in ("hdr", "Where?", "p &lt; 0.001", "fails", "0.200", "Errors of all.", "components"):
+    for words in (
+        "hdr",
+        "Where?",
+        "p &lt; 0.001",
+        "fails",
+        "0.200",
+        "Errors of all.",
+        "components",
+    ):
         assert words in html
     assert "true error between 0.100 and 0.300" in html
     assert "Fewer than before." in html

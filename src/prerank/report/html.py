@@ -82,7 +82,7 @@ class Page:
         points: what it rests on.
         advice: what to try.
         sections: in order.
-        settings: settings and versions by name, shown last; folded where all sections are.
+        settings: settings and versions by name, shown last; folded where a section is.
         badges: above the headline; by default one word for the mood.
         overview: the figure below the headline.
     """
@@ -134,7 +134,7 @@ def render_page(page: Page) -> str:
         for section in sections
         for picture in section["pictures"]
     ]
-    folded = bool(page.sections) and all(section.folded for section in page.sections)
+    folded = any(section.folded for section in page.sections)
     style = (files / "page.css").read_text(encoding="utf-8") + "".join(sizes)
     script = (files / "page.js").read_text(encoding="utf-8")
     environment = Environment(

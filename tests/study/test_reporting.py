@@ -9,8 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from prerank.errors import InputError
-from prerank.study import Store, Unit, run_study
 from prerank.report.wording import table_columns
+from prerank.study import Store, Unit, run_study
 from prerank.study.page_tables import page_table, resolution_words
 from prerank.study.report_files import study_page, write_report
 from prerank.study.tables import after, before, cross, evidence

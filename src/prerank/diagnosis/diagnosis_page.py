@@ -146,7 +146,7 @@ def _comparison(before: "Diagnosis", after: "Diagnosis", change: str) -> Section
     rows = [
         {"prerank": label}
         | {name: rows[label].excess for name, rows in columns.items()}
-        | {f"p_holm_{name}": rows[label].p_holm for name, rows in columns.items()}
+        | {f"p_{name}": rows[label].p_holm for name, rows in columns.items()}
         for label in before.by_prerank
         if label in after.by_prerank
     ]

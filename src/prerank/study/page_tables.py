@@ -68,9 +68,9 @@ def resolution_words(n_null: int) -> str:
     """How small p-values can be: beyond that they may not be compared."""
     several, one = (1 / (count + 1) for count in (n_null, NULL_REPLICATES))
     return (
-        f"P-values are simulated: {n_null:,} replicates of several components resolve {several:.2g}, "
-        f"{NULL_REPLICATES:,} of a single one {one:.0e}. ≤ marks a p-value that no replicate "
-        "reached, which more replicates could make smaller."
+        f"P-values are simulated: {n_null:,} replicates of several components resolve "
+        f"{several:.2g}, {NULL_REPLICATES:,} of a single one {one:.0e}. ≤ marks a p-value that no "
+        "replicate reached, which more replicates could make smaller."
     )
 
 

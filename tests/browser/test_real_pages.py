@@ -14,8 +14,9 @@ from prerank import Ensemble, MixtureRegressor, diagnose
 from prerank.datasets import AR1Regression
 from prerank.diagnosis import diagnose_by
 from prerank.estimators.model_page import fit_page
-from prerank.report.html import write_page
+from prerank.report.html import Page, Section, write_page
 from prerank.study import Plan, Store, run_study
+from prerank.study.page_tables import page_table
 from prerank.study.report_files import write_report
 
 pytestmark = pytest.mark.browser
@@ -211,6 +212,21 @@ def test_no_table_of_a_study_is_clipped_at_1280_pixels(visit, path):
     assert len(areas) >= 6
     for area in areas:
         assert area.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+
+
+def test_the_widest_table_of_a_study_fits_a_desktop(visit, tmp_path):
+    """All columns that there are, with numbers and names as long as they come."""
+    cells = pd.DataFrame({"dataset": ["households", "blog_data"], "prerank": "dependency"})
+    for name in ("mean", "se", "excess", "excess_se", "gain", "gain_se", "paper", "paper_se"):
+        cells[name] = [0.034567, 0.45678] if not name.endswith("se") else [0.00012, 0.0123]
+    cells["strength"], cells["runs"], cells["paper_strength"] = 100.0, [3, 5], 10.0
+    cells["energy"], cells["nll"], cells["energy_ratio"] = 1.2345, -10.234, 1.0123
+    section = Section("Wide", table=page_table(cells, 1000))
+    page = Page("t", "h", "good", (), (), (section,), {})
+    tab = visit(write_page(page, tmp_path / "wide.html").as_uri(), width=1280)
+    assert tab.locator("thead th").count() == 12
+    area = tab.locator(".scroll")
+    assert area.evaluate("e => e.scrollWidth - e.clientWidth") == 0
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])

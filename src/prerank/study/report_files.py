@@ -125,8 +125,8 @@ def _figures(results: "pd.DataFrame", contents: "Tables") -> "dict[str, Figure]"
     floors, datasets = _floors(results), list(dict.fromkeys(before.dataset))
     figures = {"bars": bars_figure(before, after, floors)}
     for dataset in datasets if len(datasets) > 1 else ():  # the page has one for each
-        own = (table[table.dataset == dataset] for table in (before, after))
-        figures[f"bars_{dataset}"] = bars_figure(*own, floors)
+        old, new = (table[table.dataset == dataset] for table in (before, after))
+        figures[f"bars_{dataset}"] = bars_figure(old, new, floors)
     if after.dataset.nunique() >= _FEWEST:
         figures["datasets"] = datasets_figure(before, after, tables.relative_scores(results))
     for dataset in results.dataset.unique():

@@ -56,7 +56,14 @@ def test_without_limits_only_the_dot_is_drawn():
 
 
 def test_an_error_that_is_missing_leaves_its_row_empty():
-    assert dots(view_of(ErrorMark(math.nan))) == []
+    view = view_of(ErrorMark(math.nan))
+    assert dots(view) == []
+    assert view["rows"][0]["excess"] == ""
+
+
+def test_an_excess_that_is_rounded_to_0_has_no_sign():
+    texts = [view_of(ErrorMark(x))["rows"][0]["excess"] for x in (-0.0004, -0.0006, 0.2)]
+    assert texts == ["0.000", "-0.001", "0.200"]
 
 
 def test_all_numbers_are_text_of_the_page():
@@ -76,3 +83,12 @@ def test_all_numbers_are_text_of_the_page():
     assert "true error between 0.100 and 0.300" in html
     assert "Fewer than before." in html
     assert " style=" not in html  # which the policy would refuse
+
+
+def test_names_are_only_text():
+    hostile = "<script>alert(1)</script>\"><img src=x onerror='alert(1)'>"
+    row = ErrorRow(hostile, hostile, Badge("bad", hostile), hostile, ErrorMark(0.2))
+    page = Page("t", "h", "bad", (), (), (), {}, (), ErrorPlot((row,), hostile, hostile, hostile))
+    html = render_page(page)
+    assert html.count("<script>") == 1
+    assert "<img" not in html

@@ -293,7 +293,7 @@ def test_tables_of_the_page_have_errors_beside_means_and_mark_what_replicates_re
     shown = table_columns(page_table(table, 250))
     assert [column.name for column in shown] == ["prerank", "mean", "p_value", "p_holm"]
     texts = {column.name: [cell.text for cell in column.cells] for column in shown}
-    assert texts["mean"] == ["0.0123 ± 0.0012", "0.200 ± 0.010", "0.3"]
+    assert texts["mean"] == ["0.0123\u2009±\u20090.0012", "0.200\u2009±\u20090.010", "0.3"]
     assert texts["p_value"] == ["≤0.004", "0.004", "<0.001"]
     assert texts["p_holm"] == ["≤0.012", "0.012", "<0.001"]
     assert [float(cell.value) for cell in shown[1].cells] == list(table["mean"])  # sorts as numbers

@@ -1,6 +1,7 @@
 """What a page says first: badges, and the figure of all errors before and after."""
 
 import math
+import statistics
 from typing import TYPE_CHECKING
 
 from prerank.calibration import pce_floor
@@ -74,7 +75,7 @@ def error_plot(
         before: of the same rows and pre-ranks, by the predictor before a change.
         change: what the predictor went through since then.
     """
-    whole = {label: row for label, row in findings.by_prerank.items() if row.n != 0}
+    whole = {row.prerank: row for row in _with_values(findings)}
     parts = {
         label: [f for f in findings.findings if f.prerank == label and f.component != ALL]
         for label in whole
@@ -105,23 +106,25 @@ def error_plot(
         f"{DEGREES['strong']:g}; from {DEGREES['moderate']:g} on the scale is logarithmic."
     )
     worst = _curves(findings, before, order[0]) if order else None
-    if before is None:
+    if before is None or not rows:
         return ErrorPlot(rows, caption, worst=worst)
     return ErrorPlot(rows, caption, _progress(findings, before, change), change, worst)
+
+
+def _with_values(findings: "Diagnosis") -> list[Finding]:
+    """Rows of whole pre-ranks, but of those for which all values are missing."""
+    return [row for row in findings.by_prerank.values() if row.n != 0]
 
 
 def _progress(findings: "Diagnosis", before: "Diagnosis", change: str) -> str:
     """Number of failures and mean excess, before and after."""
     (failed, old), (fail, new) = (
-        (
-            len(one.verdict().failing),
-            sum(row.excess for row in one.by_prerank.values()) / len(one.by_prerank),
-        )
-        for one in (before, findings)
+        (len(one.verdict().failing), statistics.fmean(row.excess for row in rows))
+        for one, rows in ((one, _with_values(one)) for one in (before, findings))
     )
     return (
-        f"Before {change}, {failed} of {len(before.by_prerank)} pre-ranks failed, with a mean "
-        f"excess of {old:.3f}. After it, {fail} of {len(findings.by_prerank)}, with {new:.3f}."
+        f"Before {change}, {failed} of {len(_with_values(before))} pre-ranks failed, with a mean "
+        f"excess of {old:.3f}. After it, {fail} of {len(_with_values(findings))}, with {new:.3f}."
     )
 
 
@@ -132,7 +135,7 @@ def _outcome(row: Finding, fails: bool, *, few: bool) -> Badge:
         return Badge("unclear", "not tested")
     if row.ties >= POWERLESS_TIES:
         return Badge("unclear", "no power: ties")
-    return _passed(few=few, start="")._replace(words=_FEW if few else _NOTHING)
+    return Badge("unclear", _FEW) if few else Badge("good", _NOTHING)
 
 
 def _mark(row: Finding, parts: list[Finding]) -> ErrorMark:

@@ -116,7 +116,10 @@ def plot_view(plot: ErrorPlot) -> dict[str, Any]:
         for name, start, stop in zip(DEGREES, starts, [*starts[1:], 100.0], strict=True)
     ]
     return {
-        "rows": [{"row": row, "marks": list(_drawn(row, place))} for row in plot.rows],
+        "rows": [
+            {"row": row, "marks": list(_drawn(row, place)), "excess": _excess(row.mark)}
+            for row in plot.rows
+        ],
         "zones": zones,
         "ticks": [{"at": place(tick), "text": f"{tick:g}"} for tick in _TICKS if tick <= end],
         "caption": plot.caption,
@@ -144,6 +147,11 @@ def _drawn(row: ErrorRow, place: Any) -> Iterator[dict[str, Any]]:
             "parts": [place(part) for part in mark.parts if not math.isnan(part)],
             "words": f"{kind}: {mark.words}" if both else mark.words,
         }
+
+
+def _excess(mark: ErrorMark) -> str:
+    """Three decimals; a number that is rounded to 0 has no sign."""
+    return "" if math.isnan(mark.excess) else f"{round(mark.excess, 3) + 0.0:.3f}"
 
 
 def _position(error: float) -> float:

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _SMALL_P = 0.001
+_THIN = "\N{THIN SPACE}"  # tables have many such numbers
 _MOST_NAMES = 40  # in one sentence
 
 
@@ -188,8 +189,8 @@ class Measured(float):
     """A number with its standard error, which decides on its digits.
 
     Example:
-        >>> str(Measured(0.0123456, 0.00123)), str(Measured(0.0123456))
-        ('0.0123 ± 0.0012', '0.01235')
+        >>> print(Measured(0.0123456, 0.00123), "or", Measured(0.0123456))
+        0.0123\u2009±\u20090.0012 or 0.01235
     """
 
     error: float
@@ -205,7 +206,7 @@ class Measured(float):
         if not (0 < self.error < math.inf and math.isfinite(self)):
             return _digits(float(self))
         decimals = min(7, max(0, 1 - math.floor(math.log10(self.error))))
-        return f"{float(self):.{decimals}f} ± {self.error:.{decimals}f}"
+        return f"{float(self):.{decimals}f}{_THIN}±{_THIN}{self.error:.{decimals}f}"
 
 
 class AtMost(float):

@@ -5,7 +5,10 @@ import pytest
 import torch
 from scipy import stats
 
+from prerank.calibration.evidence import findings_of
 from prerank.calibration.uniformity import component_p_values, joint_p_value, smallest_rank
+from prerank.pits import ProjectedPIT
+from prerank.preranks import parse
 
 N, SETS = 300, 400
 X = np.random.default_rng(0).normal(size=(SETS, N))
@@ -51,6 +54,33 @@ def test_one_wrong_component_is_not_diluted():
     z = torch.rand(21, 300, 30, generator=source)
     z[0, :, 3] = z[0, :, 3] ** 1.6
     assert joint_p_value(z[0], z[1:], n_null=499, generator=0) < 0.01
+
+
+def overall(z, n_null):
+    """P-value of the whole pre-rank, of PITs `(1 + R, N, J)` of a pool."""
+    ties = torch.zeros(z.shape[-1])
+    result = ProjectedPIT(parse("marginal")[0], z[0], "closed form", ties, z[1:])
+    names = [f"y{j}" for j in range(z.shape[-1])]
+    return findings_of([result], names, n_null=n_null)[0].p_value
+
+
+def test_size_holds_below_the_resolution_of_the_replicates():
+    """19 replicates give no p-value below .05; components that are far off have smaller ones."""
+    source = torch.Generator().manual_seed(0)
+    common = torch.randn(300, 8, 60, 1, generator=source)
+    z = torch.special.ndtr((common + torch.randn(300, 8, 60, 2, generator=source)) / 2**0.5)
+    p = np.array([overall(one, 19) for one in z])
+    for level in (0.02, 0.05, 0.1):
+        # Three standard errors of 300 data sets.
+        assert (p <= level).mean() < level + 3 * (level * (1 - level) / 300) ** 0.5
+    assert p.min() < 1 / 20  # Bonferroni's bound was read
+
+
+def test_a_large_error_has_a_small_p_value_however_few_the_replicates():
+    z = torch.rand(8, 300, 2, generator=torch.Generator().manual_seed(0))
+    z[0] = z[0] ** 3
+    assert joint_p_value(z[0], z[1:], n_null=99, generator=0) == 0.01
+    assert overall(z, 99) < 0.0005
 
 
 def test_smallest_rank_is_exact_for_exchangeable_columns():

@@ -194,7 +194,7 @@ class Reader(HTMLParser):
         self.within = dict(attrs).get("class") or ""
         if self.within.startswith("verdict "):
             self.mood = self.within.removeprefix("verdict ")
-        if tag not in {"meta", "link", "img", "br"}:
+        if tag not in {"meta", "link", "img", "br", "wbr"}:
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attrs):
@@ -205,7 +205,7 @@ class Reader(HTMLParser):
         self.within = ""
 
     def handle_data(self, data):
-        if self.within == "headline":
+        if self.within in ("headline", "headline long"):
             self.headline += data
         if "style" not in self.open and "script" not in self.open:
             self.text += data

@@ -207,7 +207,11 @@ def test_a_small_error_is_called_small():
 
 def test_a_limit_that_says_nothing_is_left_out():
     found = [evidence("marginal", 0.0204, 0.001, [("rain", 0.001, NARROW)], floor=0.002)]
-    assert not any("at least" in point for point in reach_verdict(found, n=50_000).points)
+    points = reach_verdict(found, n=50_000).points
+    assert not any("at least" in point for point in points)
+    # The word of the headline has its thresholds all the same.
+    words = "may be below 0.001 at 95 % confidence (slight; moderate from 0.01, strong from 0.03)"
+    assert any(words in point for point in points)
 
 
 def test_the_degree_is_that_of_the_largest_error_that_is_certain():

@@ -19,6 +19,7 @@ from torch.distributions import MultivariateNormal
 from prerank import diagnose
 from prerank.errors import InputError
 from prerank.files.visible_text import visible
+from prerank.report.error_plot import Badge
 from prerank.report.html import Illustration, Page, Section, render_page, write_page
 
 HOSTILE = [
@@ -31,7 +32,7 @@ HOSTILE = [
     "🌧️",
     "w" * 300,
 ]
-VOID = {"meta", "link", "img"}
+VOID = {"meta", "link", "img", "wbr"}
 
 
 class Reader(HTMLParser):
@@ -119,7 +120,7 @@ def test_page_is_well_formed(page, read):
     assert len(read.all("caption")) == len(read.all("table")) == 2
     assert read.text("title") == page.title
     regions = [a["aria-label"] for _, a in read.elements if a.get("role") == "region"]
-    assert regions == ["Table 1: Numbers", "Figure 3", "Table 2: More numbers"]
+    assert regions == ["Table 1: Numbers", "Table 2: More numbers"]
     assert all(a["tabindex"] == "0" for _, a in read.elements if a.get("role") == "region")
 
 
@@ -235,6 +236,26 @@ def test_empty_parts_leave_no_trace():
     assert not {"ul", "section", "table", "figure", "dl", "h3"} & {tag for tag, _ in read.elements}
     empty = Section("s", table=pd.DataFrame({"a": []}))
     assert "This table has no rows." in render_page(Page("t", "h", "good", (), (), (empty,), {}))
+
+
+def test_sections_fold_and_the_settings_with_them():
+    sections = (Section("a", ("One.",), folded=True, gist="2 of 3"), Section("b", ("Two.",)))
+    some = Reader(render_page(Page("t", "h", "good", (), (), sections, {"seed": "0"})))
+    assert some.open == []
+    assert some.all("details") == [{}, {}]  # closed
+    assert some.text("h2") == "habSettings and versions"
+    assert "2 of 3" in some.text("span")
+    none = Reader(render_page(Page("t", "h", "good", (), (), sections[1:], {"seed": "0"})))
+    assert none.all("details") == []
+
+
+def test_badges_replace_the_word_of_the_mood():
+    badges = (Badge("bad", "Margins: wrong"), Badge("good", "Dependence: nothing found"))
+    read = Reader(render_page(Page("t", "h", "bad", (), (), (), {}, badges)))
+    classes = [p["class"] for p in read.all("p") if "mood" in p.get("class", "")]
+    assert classes == ["mood bad", "mood good"]
+    assert "Margins: wrong" in read.text("p")
+    assert "Problem" not in read.text("p")
 
 
 def test_moods_are_checked():

@@ -6,7 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prerank.report.study_figures import boxes_figure, datasets_figure, reliability_figure
+from prerank.report.study_figures import (
+    bars_figure,
+    boxes_figure,
+    datasets_figure,
+    reliability_figure,
+)
 
 LEVELS = np.linspace(0, 1, 11)
 PCES = {  # by variant and pre-rank, of two runs
@@ -94,6 +99,32 @@ def test_datasets_have_one_point_each():
     for axis, quartiles in zip(figure.axes[1:], ((1.5, 2.5), (0.15, 0.25)), strict=True):
         assert labels(axis) == ["none", "hdr"]
         assert np.allclose(boxes(axis), [(0, 0), quartiles])
+
+
+# Bars
+
+
+def bars(names, datasets, tallest):
+    rows = [(dataset, name, tallest, 0.1) for dataset in datasets for name in names]
+    return pd.DataFrame(rows, columns=["dataset", "prerank", "mean", "se"])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("name", ["hdr", "dependency(12)"])
+def test_no_key_covers_bars_or_their_names(count, name):
+    datasets = [f"dataset {k}" for k in range(count)]
+    before = bars([name, "location", "scale"], datasets, 1.0)
+    after = bars([name], datasets, 0.9)
+    figure = bars_figure(before, after, dict.fromkeys(datasets, 0.02))
+    assert key(figure) == ["before", "after", "calibrated forecast"]
+    for drawn in (figure, boxes_figure(results(), "air"), reliability_figure(results(), "air")):
+        drawn.draw_without_rendering()
+        (legend,) = drawn.legends
+        box = legend.get_window_extent()
+        panels = [axis.get_tightbbox() for axis in drawn.axes]
+        assert panels
+        assert not any(box.overlaps(panel) for panel in panels)
+        assert box.width <= drawn.bbox.width
 
 
 # Curves

@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 from prerank.errors import InputError
+from prerank.report.wording import table_columns
 from prerank.study import Store, Unit, run_study
+from prerank.study.page_tables import page_table, resolution_words
 from prerank.study.report_files import study_page, write_report
 from prerank.study.tables import after, before, cross, evidence
 from study.tiny import LABELS, contents, tiny
@@ -48,11 +50,12 @@ def assert_drawable(figures):
         figure.draw_without_rendering()
 
 
-def assert_sound(page, datasets, *more, curves=True, drawn=True):
+def assert_sound(page, datasets, *more, curves=True, drawn=True, several=None):
     """The page and all that it shows are there, and nothing but that and more figures.
 
-    Curves are of penalties by one pre-rank.
+    Curves are of penalties by one pre-rank. Several datasets with bars have each a figure of them.
     """
+    several = len(datasets) > 1 if several is None else several
     out = page.parent
     tables = ["before", "after", "evidence_before", "evidence_after", "combined", "seconds"]
     tables += [f"cross_{dataset}" for dataset in datasets]
@@ -62,10 +65,11 @@ def assert_sound(page, datasets, *more, curves=True, drawn=True):
     figures = ["bars", *more]
     kinds = ["boxes", "nulls", *(["reliability"] if curves else [])]
     figures += [f"{kind}_{dataset}" for dataset in datasets for kind in kinds]
+    figures += [f"bars_{dataset}" for dataset in datasets if several]
     assert sorted(contents(out)) == sorted(
         [*(f"{name}.csv" for name in tables), *(f"{name}.png" for name in figures), "report.html"]
     )
-    assert text.count("<img ") == len(figures)
+    assert text.count("<img ") == len(figures) - several  # bars by dataset, or of all
     for name in figures if drawn else ():
         width, height = png_size(out / f"{name}.png")
         assert 100 < width < 5000
@@ -180,9 +184,12 @@ def test_three_datasets_combined_penalties_and_what_is_skipped(data, tmp_path, u
     assert "margins and another pre-rank are penalised together" in text
     assert set(read(page, "cross_triple").variant) == set(variants)
     # These two are in no other report: each can be drawn. Bars come first.
-    assert len(undrawn) == 1 + 1 + 3 * 4
-    undrawn[1].draw_without_rendering()
+    assert len(undrawn) == 1 + 3 + 1 + 3 * 4
     undrawn[4].draw_without_rendering()
+    undrawn[7].draw_without_rendering()
+    words = "the plan has none on marginal, location, scale, pca and copula alone."
+    assert f"No bar after a penalty: {words}" in text
+    assert "No bar after a penalty on dependency of pair, which does not apply." in text
     # Every column of every table has a legend.
     names = ["before", "after", "evidence_before", "evidence_after"]
     names += ["combined", "frontiers", "seconds"]
@@ -242,9 +249,40 @@ def test_a_study_whose_unpenalised_runs_are_not_done_can_be_reported(exact, tmp_
 
 def test_of_two_datasets_one_may_lack_its_unpenalised_runs(exact, tmp_path, undrawn):
     page = write_report(copied(exact, tmp_path, "ar1--none"))
-    assert_sound(page, ["ar1", "outliers"], drawn=False)
+    text = assert_sound(page, ["ar1", "outliers"], drawn=False, several=False)
+    assert "No bars of ar1: its unpenalised runs are not done yet." in text
     assert len(read(page, "after")) == 4
     assert set(read(page, "before").dataset) == {"outliers"}
+
+
+def test_a_penalty_that_is_not_done_is_named_beside_the_bars(exact, tmp_path, undrawn):
+    store = copied(exact, tmp_path, "ar1--hdr")
+    text = write_report(store).read_text(encoding="utf-8")
+    assert "No bar after a penalty on hdr of ar1, which is not done yet." in text
+    assert "hdr of outliers" not in text
+
+
+def test_tables_of_the_page_have_errors_beside_means_and_mark_what_replicates_resolve():
+    table = pd.DataFrame(
+        {
+            "prerank": ["marginal", "hdr", "scale"],
+            "mean": [0.0123, 0.2, 0.3],
+            "se": [0.0012, 0.01, float("nan")],
+            "runs": 3,
+            "p_value": [1 / 251, 0.0041, 1 / 50_001],
+            "p_holm": [3 / 251, 0.0123, 3 / 50_001],
+            "paper": float("nan"),
+            "paper_se": float("nan"),
+        }
+    )
+    shown = table_columns(page_table(table, 250))
+    assert [column.name for column in shown] == ["prerank", "mean", "p_value", "p_holm"]
+    texts = {column.name: [cell.text for cell in column.cells] for column in shown}
+    assert texts["mean"] == ["0.0123\u2009±\u20090.0012", "0.200\u2009±\u20090.010", "0.3"]
+    assert texts["p_value"] == ["≤0.004", "0.004", "<0.001"]
+    assert texts["p_holm"] == ["≤0.012", "0.012", "<0.001"]
+    assert [float(cell.value) for cell in shown[1].cells] == list(table["mean"])  # sorts as numbers
+    assert "250 replicates of several components resolve 0.004" in resolution_words(250)
 
 
 def test_without_results_there_is_nothing_to_report(tmp_path):

@@ -19,6 +19,8 @@ __all__ = [
     "Fault",
     "Status",
     "decide",
+    "detectable_excess",
+    "is_blunt",
 ]
 
 Status = Literal["good", "bad", "unclear"]
@@ -122,8 +124,28 @@ def decide(
     failing = tuple(one for one in tested if one.p_holm < SIGNIFICANCE)
     if failing:
         return Decision("bad", tested, failing, _fault(tested, failing, causes))
-    seen = _critical_error(n, SIGNIFICANCE / (tests or len(tested)), degrees) - pce_floor(n)
-    return Decision("good" if seen < _BLUNT else "unclear", tested, detectable=seen)
+    seen = detectable_excess(n, tests or len(tested), degrees)
+    return Decision("unclear" if is_blunt(seen) else "good", tested, detectable=seen)
+
+
+def detectable_excess(n: int, tests: int, degrees: int | None = None) -> float:
+    """Excess of one component that is detected with a power of about 50 %.
+
+    Args:
+        n: number of rows.
+        tests: over how many p-values the correction goes.
+        degrees: of freedom of the p-values, where rows depend on each other.
+
+    Example:
+        >>> round(detectable_excess(120, 7), 3), round(detectable_excess(1000, 7), 3)
+        (0.043, 0.015)
+    """
+    return _critical_error(n, SIGNIFICANCE / tests, degrees) - pce_floor(n)
+
+
+def is_blunt(detectable: float) -> bool:
+    """Whether rows are too few to tell: not even a strong error would be detected half the time."""
+    return detectable >= _BLUNT
 
 
 def _critical_error(n: int, level: float, degrees: int | None) -> float:

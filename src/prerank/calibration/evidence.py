@@ -342,6 +342,7 @@ def _rows(
         p_values, overall = _independent_p_values(result, counts, seed, stand_ins)
         own = ErrorLimits(*per_component(lambda own: pce_limits(own, levels=levels), z))
         whole = mean_limits_of(z, levels=levels)
+        blunt = blunt and overall >= _resolution(counts)
     if any(numbers) and not weighted:
         limits = [(float(whole.lower), float(whole.upper))]
         limits += zip(own.lower.tolist(), own.upper.tolist(), strict=True)
@@ -385,7 +386,17 @@ def _independent_p_values(
     for count in counts:  # the larger number only where the smaller one cannot resolve p
         if pool is not None and (count == counts[0] or overall <= 2 / (counts[0] + 1)):
             overall = joint_p_value(result.z, pool, n_null=count, generator=seed)
+    if overall <= _resolution(counts):
+        # No replicate is as extreme: the bound by the components, which resolve more. It is only
+        # read here, so that P(p <= a) <= a still holds, on both sides of the resolution.
+        known = [p for p in p_values if not math.isnan(p)]
+        overall = min(overall, len(known) * min(known))
     return p_values, overall
+
+
+def _resolution(counts: Sequence[int]) -> float:
+    """Smallest p-value of several components that replicates give."""
+    return 1 / (counts[-1] + 1)
 
 
 def _note(ties: float, weighted: bool, blunt: bool) -> str:

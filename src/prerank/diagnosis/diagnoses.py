@@ -213,6 +213,21 @@ class Diagnosis:
         banded = whole.method != WEIGHTED
         return TimelineDisplay(means, label=label, names=names, band=banded)
 
+    def effective_n(self, *, model: int = 0) -> int | None:
+        """Number of independent rows with the same mean floor.
+
+        None where rows are independent and have all values.
+
+        Args:
+            model: which predictor of a stack.
+        """
+        rows = [f for f in self.findings if f.model == model and f.n != 0]
+        if self.dependence is None and all(f.n is None for f in rows):
+            return None
+        floors = [f.floor for f in rows]
+        ratio = pce_floor(self.n, levels=self.levels) * len(floors) / sum(floors)
+        return max(1, min(self.n, round(self.n * ratio**2)))
+
     def within(self, tolerance: float, *, model: int = 0) -> Equivalence:
         """Whether the true error of every row of the table is at most a tolerance, at 95 %.
 
@@ -245,7 +260,7 @@ class Diagnosis:
                 remarks=self._remarks(model),
                 tests=self.tests,
                 units=self.units,
-                effective_n=self._effective_n(model),
+                effective_n=self.effective_n(model=model),
                 degrees=None if self.dependence is None else self.dependence.degrees,
                 causes=self.causes.get(model),
             )
@@ -289,18 +304,6 @@ class Diagnosis:
 
     def _check_model(self, model: object) -> None:
         as_count(model, "model", minimum=0, maximum=len(self._models) - 1)
-
-    def _effective_n(self, model: int) -> int | None:
-        """Number of independent rows with the same mean floor.
-
-        None where rows are independent and have all values.
-        """
-        rows = [f for f in self.findings if f.model == model and f.n != 0]
-        if self.dependence is None and all(f.n is None for f in rows):
-            return None
-        floors = [f.floor for f in rows]
-        ratio = pce_floor(self.n, levels=self.levels) * len(floors) / sum(floors)
-        return max(1, min(self.n, round(self.n * ratio**2)))
 
     def _remarks(self, model: int) -> tuple[str, ...]:
         if self.dependence is not None or model not in self.serials:

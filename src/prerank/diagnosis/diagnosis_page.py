@@ -1,10 +1,11 @@
-"""The page of a diagnosis: verdict, table, pictures, settings."""
+"""The page of a diagnosis: verdict and its figure, and folded tables, pictures, settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from prerank.diagnosis.glossary import glossary
+from prerank.diagnosis.overview import badges_of, error_plot
 from prerank.diagnosis.verdict import Verdict
 from prerank.errors import ShapeError
 from prerank.files import versions
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["diagnosis_page"]
 
 _WORDS = words_in("prerank.diagnosis", "words.toml")
+# What a phone shows of a table without scrolling comes first.
+_FIRST = ["prerank", "component", "p_value", "p_holm", "excess", "lower", "upper", "pce", "floor"]
 
 
 def diagnosis_page(
@@ -63,14 +66,17 @@ def diagnosis_page(
     if any(finding.model for finding in findings.findings):
         raise ShapeError("a page shows one predictor: diagnose the members of a stack one by one")
     verdict = verdict or findings.verdict()
+    sections = _sections(findings, before, change, groups, selection, examples, where)
     return Page(
         title=title,
         headline=verdict.headline,
         mood=verdict.status,
         points=(*verdict.points, *notes),
         advice=verdict.advice,
-        sections=tuple(_sections(findings, before, change, groups, selection, examples, where)),
+        sections=tuple(replace(section, folded=True) for section in sections),
         settings={"rows": f"{findings.n:,}", **(settings or {}), **versions()},
+        badges=badges_of(findings, verdict),
+        overview=error_plot(findings, before, change),
     )
 
 
@@ -85,6 +91,7 @@ def _sections(
 ) -> Iterator[Section]:
     skipped = tuple(f"Skipped {label}: {reason}" for label, reason in findings.skipped.items())
     table = findings.table.drop(columns=[] if findings.table.note.any() else ["note"])
+    table = table[[*_FIRST, *(name for name in table if name not in _FIRST)]]
     legend = _WORDS["legend"] | (_WORDS["legend_of_groups"] if groups else {})
     yield Section("Errors and evidence", skipped, table, legend)
     yield Section("What the words of the verdict mean", legend=glossary())
@@ -92,7 +99,9 @@ def _sections(
         yield _comparison(before, findings, change)
     if groups is not None:
         headlines = tuple(f"{name}: {one.verdict().headline}" for name, one in groups.items())
-        yield Section("Within groups", headlines, _group_table(groups), legend)
+        wrong = sum(one.verdict().status == "bad" for one in groups.values())
+        gist = f"evidence of miscalibration in {wrong} of {len(groups)}"
+        yield Section("Within groups", headlines, _group_table(groups), legend, gist=gist)
     if where is not None:
         yield _places(where)
     yield _reliability(findings, before, change)
@@ -126,6 +135,7 @@ def _places(where: "WhereDiagnosis") -> Section:
         table,
         _WORDS["legend_of_regions"] if table is not None else {},
         tuple(_drawn(one, f"Region {k + 1}") for k, one in enumerate(where.displays())),
+        gist=where.headline,
     )
 
 
@@ -136,7 +146,7 @@ def _comparison(before: "Diagnosis", after: "Diagnosis", change: str) -> Section
     rows = [
         {"prerank": label}
         | {name: rows[label].excess for name, rows in columns.items()}
-        | {f"p_holm_{name}": rows[label].p_holm for name, rows in columns.items()}
+        | {f"p_{name}": rows[label].p_holm for name, rows in columns.items()}
         for label in before.by_prerank
         if label in after.by_prerank
     ]

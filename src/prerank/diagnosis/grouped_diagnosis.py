@@ -82,7 +82,9 @@ class GroupedDiagnosis:
     def _verdict(self) -> Verdict:
         whole = self.overall.verdict()
         wrong = [name for name, one in self.groups.items() if one.verdict().status == "bad"]
-        point = f"Within groups: evidence of miscalibration in {len(wrong)} of {len(self.groups)}."
+        point = f"Within groups: evidence of miscalibration in {len(wrong)} of {len(self.groups)}"
+        few = sum(one.verdict().status == "unclear" for one in self.groups.values())
+        point += f"; too few rows to tell in {few}." if few else "."
         verdict = replace(whole, points=(point, *whole.points))
         if not wrong or whole.status == "bad":
             return verdict

@@ -113,8 +113,9 @@ def diagnose(
             divides each target by the standard deviation of its predictive samples over all rows.
             `"none"`, or None, keeps the units of `dist` and `y`.
         levels: number of levels of the PCE.
-        n_null: replicates for the mean over several components (single components use 50,000);
-            the smallest p-value is one over n_null + 1.
+        n_null: replicates for several components together (single components use 50,000). Where
+            no replicate is as extreme, the p-value is the smallest one of a component times their
+            number, or 1 / (n_null + 1) if that is smaller.
         generator: a generator or seed; None draws from torch's global state.
         units: name of the units of `dist` and `y`, which the verdict mentions; `"original"` by
             default.

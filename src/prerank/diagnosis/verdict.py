@@ -112,9 +112,11 @@ def _failing_verdict(decision: Decision, fault: Fault, n: int) -> tuple[str, lis
         f"{_words(one, fault.causes)}."
         for one in failing
     ]
-    if round(fault.least, 3) > 0:
+    seen = round(fault.least, 3) > 0
+    if seen or fault.certain:  # then the headline has the word
+        size = f"is at least {fault.least:.3f}" if seen else "may be below 0.001"
         points.append(
-            f"The true error of {fault.worst.worst} is at least {fault.least:.3f} at 95 % "
+            f"The true error of {fault.worst.worst} {size} at 95 % "
             f"confidence ({fault.degree}; moderate from {DEGREES['moderate']:g}, strong from "
             f"{DEGREES['strong']:g})."
         )

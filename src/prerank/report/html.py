@@ -17,6 +17,7 @@ from prerank.calibration.decision import Status
 from prerank.errors import InputError
 from prerank.files import write_atomically
 from prerank.files.visible_text import visible
+from prerank.report.error_plot import Badge, ErrorPlot, plot_view
 from prerank.report.wording import table_columns
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Illustration", "Page", "Section", "render_page", "write_page"]
 
+_SHOWN = ("title", "paragraphs", "legend", "table", "folded", "gist")  # of a section, as it is
 _WIDE = 4.6  # inches from which a picture has a row of its own
 _NO_GLYPH = "Glyph .* missing from font"  # how matplotlib's warning begins
 
@@ -56,6 +58,8 @@ class Section:
             `p_...` three decimals, and missing values are blank.
         legend: what columns mean, by their names.
         illustrations: in order.
+        folded: whether only the title is seen until a reader opens the section.
+        gist: in a few words, beside the title of a section that is folded.
     """
 
     title: str
@@ -63,6 +67,8 @@ class Section:
     table: "pd.DataFrame | None" = None
     legend: Mapping[str, str] = field(default_factory=dict)
     illustrations: tuple[Illustration, ...] = ()
+    folded: bool = False
+    gist: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +82,9 @@ class Page:
         points: what it rests on.
         advice: what to try.
         sections: in order.
-        settings: settings and versions by name, shown last.
+        settings: settings and versions by name, shown last; folded where a section is.
+        badges: above the headline; by default one word for the mood.
+        overview: the figure below the headline.
     """
 
     title: str
@@ -86,6 +94,11 @@ class Page:
     advice: tuple[str, ...]
     sections: tuple[Section, ...]
     settings: Mapping[str, str]
+    badges: tuple[Badge, ...] = ()
+    overview: ErrorPlot | None = None
+
+
+_WORDS: Mapping[Status, str] = {"good": "Good", "bad": "Problem", "unclear": "Unclear"}
 
 
 def render_page(page: Page) -> str:
@@ -112,6 +125,7 @@ def render_page(page: Page) -> str:
     if page.mood not in get_args(Status):
         raise InputError(f"mood must be one of {', '.join(get_args(Status))}, got {page.mood!r}")
     tables, pictures = itertools.count(1), itertools.count(1)
+    overview = None if page.overview is None else _overview(page.overview, pictures)
     sections = [_view(section, tables, pictures) for section in page.sections]
     files = resources.files("prerank.report") / "templates"
     # Sizes go with the style sheet: the policy lets no element have a style of its own.
@@ -120,6 +134,7 @@ def render_page(page: Page) -> str:
         for section in sections
         for picture in section["pictures"]
     ]
+    folded = any(section.folded for section in page.sections)
     style = (files / "page.css").read_text(encoding="utf-8") + "".join(sizes)
     script = (files / "page.js").read_text(encoding="utf-8")
     environment = Environment(
@@ -127,7 +142,10 @@ def render_page(page: Page) -> str:
     )
     html = environment.get_template("page.html").render(
         page=page,
+        badges=page.badges or (Badge(page.mood, _WORDS[page.mood]),),
+        overview=overview,
         sections=sections,
+        folded=folded,
         policy=_policy(style, script),
         style=Markup(style),
         script=Markup(script),
@@ -158,13 +176,20 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> Path:
 
 def _view(section: Section, tables: Iterator[int], pictures: Iterator[int]) -> dict[str, Any]:
     """What the template shows of a section."""
-    view = {name: getattr(section, name) for name in ("title", "paragraphs", "legend", "table")}
+    view = {name: getattr(section, name) for name in _SHOWN}
     if section.table is not None:
         columns = table_columns(section.table)
         rows = list(zip(*(column.cells for column in columns), strict=True))
         view["table"] = {"number": next(tables), "columns": columns, "rows": rows}
     shown = section.illustrations
     return view | {"pictures": [_picture(one, next(pictures)) for one in shown]}
+
+
+def _overview(plot: ErrorPlot, pictures: Iterator[int]) -> dict[str, Any]:
+    """What the template shows of the first figure."""
+    number = next(pictures)
+    picture = None if plot.worst is None else _picture(plot.worst, number)
+    return plot_view(plot) | {"number": number, "picture": picture}
 
 
 def _picture(illustration: Illustration, number: int) -> dict[str, Any]:

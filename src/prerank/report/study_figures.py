@@ -45,11 +45,13 @@ def bars_figure(
             own = table[table.dataset == dataset].set_index("prerank").reindex(labels)
             error = own.se.fillna(0)
             axis.bar(place + offset, own["mean"], 0.4, yerr=error, color=color, label=name)
-        axis.axhline(floors[dataset], color=_REFERENCE, linestyle="--", label="right predictor")
+        axis.axhline(floors[dataset], color=_REFERENCE, linestyle="--", label="calibrated forecast")
         axis.set_xticks(place, labels, rotation=60, ha="right", fontsize="small")
         axis.set(title=dataset, ylabel="PCE")
     if axes:
-        _key(figure, *axes[0].get_legend_handles_labels())
+        # The line comes last: before and after stand beside each other.
+        handles, names = axes[0].get_legend_handles_labels()
+        _key(figure, [*handles[1:], handles[0]], [*names[1:], names[0]])
     return figure
 
 
@@ -184,7 +186,9 @@ def _name(axis: Any, names: list[str]) -> None:
 def _key(figure: "Figure", handles: list[Any], labels: list[str]) -> None:
     """A legend below the panels, where it hides nothing; none where it would be empty."""
     if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="small")
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=len(labels), fontsize="small"
+        )
 
 
 def _panels(

@@ -1,5 +1,6 @@
 """Text for readers: words for deviations, lists of names, p-values, tables."""
 
+import math
 import numbers
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     from prerank.calibration import DeviationShape
 
 __all__ = [
+    "AtMost",
     "Cell",
     "Column",
+    "Measured",
     "aligned_lines",
     "grouped_names",
     "joined_names",
@@ -27,6 +30,7 @@ __all__ = [
 ]
 
 _SMALL_P = 0.001
+_THIN = "\N{THIN SPACE}"  # tables have many such numbers
 _MOST_NAMES = 40  # in one sentence
 
 
@@ -181,6 +185,34 @@ def p_phrase(value: float) -> str:
     return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
 
 
+class Measured(float):
+    """A number with its standard error, which decides on its digits.
+
+    Example:
+        >>> print(Measured(0.0123456, 0.00123), "or", Measured(0.0123456))
+        0.0123\u2009±\u20090.0012 or 0.01235
+    """
+
+    error: float
+
+    def __new__(cls, value: float, error: float = math.nan) -> "Measured":
+        """A number that sorts and counts like others."""
+        made = super().__new__(cls, value)
+        made.error = float(error)
+        return made
+
+    def __str__(self) -> str:
+        """Both, with two significant digits of the error."""
+        if not (0 < self.error < math.inf and math.isfinite(self)):
+            return _digits(float(self))
+        decimals = min(7, max(0, 1 - math.floor(math.log10(self.error))))
+        return f"{float(self):.{decimals}f}{_THIN}±{_THIN}{self.error:.{decimals}f}"
+
+
+class AtMost(float):
+    """A p-value at the resolution of its replicates."""
+
+
 class Cell(NamedTuple):
     """What a cell shows, and what it is sorted by: None where the value is missing."""
 
@@ -252,7 +284,15 @@ def _text(value: Any, is_p: bool) -> str:
         return str(value)
     number = float(value)
     if is_p and 0 <= number <= 1:
-        return p_text(number)
+        text = p_text(number)
+        return f"≤{text}" if isinstance(value, AtMost) and not text.startswith("<") else text
+    return str(value) if isinstance(value, Measured) else _digits(number)
+
+
+def _digits(number: float) -> str:
+    """Four significant ones."""
+    import numpy as np
+
     if number == 0 or 1e-4 <= abs(number) < 1e7:
         return np.format_float_positional(
             number, precision=4, unique=False, fractional=False, trim="-"

@@ -21,6 +21,7 @@ from prerank.report.study_figures import (
     reliability_figure,
 )
 from prerank.study import tables
+from prerank.study.page_tables import missing_bars, page_table, resolution_words
 from prerank.study.plans import HEAD, NONE, Plan
 from prerank.study.published_runs import batched_floor
 from prerank.study.store import Store
@@ -130,7 +131,11 @@ def _treatments(contents: "Tables") -> "dict[str, pd.DataFrame]":
 def _figures(results: "pd.DataFrame", contents: "Tables") -> "dict[str, Figure]":
     before = contents["before"]
     after = next(iter(_treatments(contents).values()), contents["after"])
-    figures = {"bars": bars_figure(before, after, _floors(results))}
+    floors, datasets = _floors(results), list(dict.fromkeys(before.dataset))
+    figures = {"bars": bars_figure(before, after, floors)}
+    for dataset in datasets if len(datasets) > 1 else ():  # the page has one for each
+        old, new = (table[table.dataset == dataset] for table in (before, after))
+        figures[f"bars_{dataset}"] = bars_figure(old, new, floors)
     if after.dataset.nunique() >= _FEWEST:
         figures["datasets"] = datasets_figure(before, after, tables.relative_scores(results))
     for dataset in results.dataset.unique():
@@ -234,14 +239,19 @@ def _outcome(who: str, error: str, table: "pd.DataFrame") -> tuple[str, Mood, st
 def _sections(store: Store, contents: "Tables", figures: "Figures") -> Iterator[Section]:
     plan, scales, titles = store.plan, _words()["scales"], _words()["titles"]
 
-    def section(name: str, *pictures: str) -> Section:
-        table = contents[name]
-        shown = _pictures(figures, pictures, plan)
-        return Section(titles[name], (), table, _legend(name, table, plan), shown)
+    def section(name: str, *paragraphs: str) -> Section:
+        table = page_table(contents[name], plan.n_null)
+        legend = _legend(name, table, plan)
+        return Section(titles[name], paragraphs, table, legend, folded=True)
 
-    shown = [name for name in ("after", "head") if len(contents.get(name, ()))] or ["after"]
-    for name in shown:
-        yield section(name, *(("bars", "datasets") if name == shown[0] else ()))
+    bars = [name for name in figures if name.startswith("bars_")] or ["bars"]
+    pictures = _pictures(figures, (*bars, "datasets"), plan)
+    if pictures:
+        after = next(iter(_treatments(contents).values()), contents["after"])
+        gaps = missing_bars(contents["before"], after, store)
+        yield Section(titles["bars"], gaps, illustrations=pictures)
+    for name in [name for name in ("after", "head") if len(contents.get(name, ()))] or ["after"]:
+        yield section(name)
     yield section("before")
     for dataset in plan.datasets:
         if f"cross_{dataset}" not in contents:
@@ -254,16 +264,19 @@ def _sections(store: Store, contents: "Tables", figures: "Figures") -> Iterator[
             (text.format_map(scales[plan.protocol]),),
             _square(cross, "mean"),
             illustrations=_pictures(figures, names, plan),
+            folded=True,
         )
         if cross.paper.notna().any():
             text = text.format_map(scales["published"])
-            yield Section(f"{dataset}: the same in the paper", (text,), _square(cross, "paper"))
+            paper = _square(cross, "paper")
+            yield Section(f"{dataset}: the same in the paper", (text,), paper, folded=True)
     for name, table in contents.items():
         if name in titles and name not in ("after", "before", "head") and len(table):
-            yield section(name)
+            words = (resolution_words(plan.n_null),) if name.startswith("evidence") else ()
+            yield section(name, *words)
     skipped = tuple(f"{s['dataset']}, {s['variant']}: {s['reason']}" for s in store.skipped())
     if skipped:
-        yield Section("Skipped", skipped)
+        yield Section("Skipped", skipped, folded=True, gist=f"{len(skipped)}")
 
 
 def _square(cross: "pd.DataFrame", column: str) -> "pd.DataFrame":

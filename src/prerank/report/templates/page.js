@@ -1,7 +1,7 @@
 
 "use strict";
-// Tables are readable as they are. This makes their column names into buttons that sort, and lets
-// what is wider than the screen fade out where there is more to see.
+// Tables are readable as they are. This makes their column names into buttons that sort, lets what
+// is wider than the screen fade out where there is more to see, and prints what is folded.
 (() => {
   const next = { none: "ascending", ascending: "descending", descending: "none" };
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
@@ -21,7 +21,7 @@
     return present.concat(missing);
   }
 
-  for (const table of document.querySelectorAll("table")) {
+  for (const table of document.querySelectorAll(".scroll table")) {
     const rows = Array.from(table.tBodies[0].rows);
     if (rows.length < 2) continue;
     const heads = Array.from(table.tHead.rows[0].cells);
@@ -54,4 +54,8 @@
     area.addEventListener("scroll", fade, { passive: true });
     new ResizeObserver(fade).observe(area);
   }
+
+  addEventListener("beforeprint", () => {
+    for (const part of document.querySelectorAll("details")) part.open = true;
+  });
 })();

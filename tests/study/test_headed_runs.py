@@ -13,6 +13,7 @@ from prerank.files import CheckpointFile
 from prerank.study import HEAD, NONE, Plan, Store, Unit, run_study, tables
 from prerank.study.engines import open_engine
 from prerank.study.headed_runs import HeadedNetwork
+from prerank.study.page_tables import page_table
 from prerank.study.protocols import Problem, run_variant
 from prerank.study.report_files import study_page, write_comparison, write_report
 from prerank.study.runner import unit_cost
@@ -175,7 +176,8 @@ def test_a_report_of_heads_alone_has_them_in_the_place_of_penalties(headed, tmp_
     assert not len(pd.read_csv(page.parent / "after.csv"))
     assert len(pd.read_csv(page.parent / "evidence_head.csv")) == 7
     made = study_page(Store(headed), {"head": table, "before": table, "after": table[:0]}, {})
-    assert list(made.sections[0].legend) == list(table.columns)
+    shown = page_table(table, Store(headed).plan.n_null)
+    assert list(made.sections[0].legend) == list(shown.columns)
 
 
 def test_a_comparison_has_the_head_after_its_base(headed, exact, tmp_path):

@@ -105,7 +105,10 @@ def test_thinned_rows_are_evenly_spread(sizes):
     thinned = ThinnedRows()
     for part in torch.arange(100_000.0).reshape(1, -1, 1).split(sizes, 1):
         thinned.add(part)
-    assert torch.equal(thinned.values.flatten(), torch.arange(0.0, 100_000.0, 4))
+    assert torch.equal(thinned.values.flatten(), thinned.numbers.float())
+    assert torch.equal(thinned.numbers // 4, torch.arange(25_000))  # one of every four
+    # At random places: each has a quarter, whose standard error is .0027 * 25,000.
+    assert (thinned.numbers % 4).bincount().sub(6250).abs().max() < 4 * 69
 
 
 def test_rows_that_are_known_to_come_are_left_room():
@@ -113,7 +116,8 @@ def test_rows_that_are_known_to_come_are_left_room():
     for start in range(0, 100_000, 30_000):
         part = rows[:, start : start + 30_000]
         thinned.add(part, 2 * part, coming=100_000 - start - part.shape[1])
-    assert torch.equal(thinned.values[1].flatten(), torch.arange(0.0, 200_000.0, 8))
+    assert torch.equal(thinned.values[1].flatten(), 2 * thinned.numbers.float())
+    assert torch.equal(thinned.numbers // 4, torch.arange(25_000))
     thinned.add(rows)  # another number of values in each row
     assert thinned.values.shape == (2, 25_000, 1)
 

@@ -14,6 +14,7 @@ and 256 of them however many rows there are, and a replicate costs the same.
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,10 +35,15 @@ _TABLE_VALUES = 2**24  # of all groups, which are fewer where there are many com
 _KEPT_ROWS, _KEPT_VALUES = 2**15, 2**22
 _PILOT = 200  # replicates for the units of the two statistics
 _STEP = 100
+_MULTIPLIER, _INCREMENT, _MASK = 0x2C1B3C6D, 0x297A2D39, 2**31 - 1  # of a hash
 
 
 class StandIns:
     """Counts of the PITs of observations and of their stand-ins, in groups of rows.
+
+    Args:
+        expected: number of rows that will come here and elsewhere, if it is known: groups are as
+            large as all of them need.
 
     Attributes:
         rows: number of rows so far.
@@ -53,9 +59,11 @@ class StandIns:
         (True, 0.001)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int = 0) -> None:
         self.rows = 0
-        self._group_rows = 1
+        self._expected = expected
+        self._place = 0  # the first row that is not yet in a group
+        self._most, self._group_rows = 0, 1
         self._tables = torch.empty(0)
 
     def add(self, z: Tensor) -> None:
@@ -67,14 +75,19 @@ class StandIns:
         """
         sets, n, components = z.shape
         if not self.rows:
-            self._tables = _empty_tables(sets, components)
-        n_cells = self._tables.shape[-1]
-        while self.rows + n > len(self._tables) * self._group_rows:
-            pairs = self._tables[0::2] + self._tables[1::2]
-            self._tables = torch.cat([pairs, torch.zeros_like(pairs)])
+            self._start(sets, components)
+        end = self._place + n
+        while end > self._most * self._group_rows:
+            self._tables = _pairs(self._tables)
             self._group_rows *= 2
-        groups = torch.arange(self.rows, self.rows + n) // self._group_rows
-        first, last = int(groups[0]), int(groups[-1]) + 1
+        last = -(-end // self._group_rows)
+        if last > len(self._tables):
+            size = min(self._most, 2 ** math.ceil(math.log2(last)))
+            empty = self._tables.new_zeros(size - len(self._tables), *self._tables.shape[1:])
+            self._tables = torch.cat([self._tables, empty])
+        n_cells = self._tables.shape[-1]
+        groups = torch.arange(self._place, end) // self._group_rows
+        first = int(groups[0])
         present = ~z.isnan().cpu()
         keys = tail_buckets(MANY_ROWS)(z.cpu().masked_fill(~present, 0))
         keys += n_cells * torch.arange(components)
@@ -83,6 +96,26 @@ class StandIns:
         part = self._tables[first:last]
         part += torch.bincount(keys[present], minlength=part.numel()).reshape(part.shape)
         self.rows += n
+        self._place = end
+
+    def merge(self, other: "StandIns") -> None:
+        """Add the counts of other rows, whose groups follow."""
+        if not other.rows:
+            return
+        if not self.rows:
+            self._start(*other._tables.shape[1:3])
+        parts, size = [], max(self._group_rows, other._group_rows)
+        for one in (self, other):
+            tables = one._tables[: one._groups]
+            for _ in range(int(math.log2(size // one._group_rows))):
+                tables = _pairs(tables)
+            parts.append(tables)
+        self._tables, self._group_rows = torch.cat(parts), size
+        while len(self._tables) > self._most:
+            self._tables = _pairs(self._tables)
+            self._group_rows *= 2
+        self._place = len(self._tables) * self._group_rows
+        self.rows += other.rows
 
     def p_value(self, *, most: int, generator: torch.Generator | int | None = None) -> float:
         """P-value of all components together, from at most so many replicates.
@@ -111,9 +144,23 @@ class StandIns:
         observed = float(extremeness(cell_statistics(own, MANY_ROWS)))
         return sequential_p_value(observed, map(extremeness, replicates), most=most)
 
+    @property
+    def _groups(self) -> int:
+        """Number of groups with rows."""
+        return -(-self._place // self._group_rows)
+
+    def _start(self, sets: int, components: int) -> None:
+        """Make room for tables of so many sets and components, as many as will come."""
+        n_cells = len(tail_levels(MANY_ROWS)) + 1
+        most = max(64, _TABLE_VALUES // (sets * components * n_cells))
+        self._most = min(_GROUPS, 2 ** int(math.log2(most)))
+        while self._expected > self._most * self._group_rows:
+            self._group_rows *= 2
+        self._tables = torch.zeros(0, sets, components, n_cells, dtype=torch.int32)
+
     def _replicates(self, source: torch.Generator | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Statistics of replicates, without end."""
-        groups = min(len(self._tables), -(-self.rows // self._group_rows))
+        groups = self._groups
         sets, *shape = self._tables.shape[1:]
         tables = self._tables[:groups].double().flatten(2).flatten(0, 1)  # sums are exact
         starts = sets * torch.arange(groups)
@@ -123,33 +170,58 @@ class StandIns:
             yield cell_statistics(counts.round().long().reshape(_STEP, *shape), MANY_ROWS)
 
 
-def _empty_tables(sets: int, components: int) -> Tensor:
-    """Counts of no rows yet, `(groups, M + 1, J, L)`; the number of groups is a power of two."""
-    n_cells = len(tail_levels(MANY_ROWS)) + 1
-    most = max(64, _TABLE_VALUES // (sets * components * n_cells))
-    groups = min(_GROUPS, 2 ** int(math.log2(most)))
-    return torch.zeros(groups, sets, components, n_cells, dtype=torch.int32)
+def _pairs(tables: Tensor) -> Tensor:
+    """Each two neighbouring tables added up."""
+    if len(tables) % 2:
+        tables = torch.cat([tables, torch.zeros_like(tables[:1])])
+    return tables[0::2] + tables[1::2]
 
 
 class ThinnedRows:
-    """Every k-th row, with k doubled whenever there would be too many.
+    """One of every k rows, chosen at random, with k doubled whenever there would be too many.
+
+    The choice depends on the number of the row alone: not every k-th row is taken, since rows may
+    repeat, such as the stations of a day.
+
+    Args:
+        rows: most rows that are kept.
+        values: most values that are kept.
+        expected: number of rows that will come here and elsewhere, if it is known.
 
     Example:
         >>> thinned = ThinnedRows()
         >>> for block in torch.arange(100_000.0).reshape(1, -1, 1).split(30_000, 1):
         ...     thinned.add(block)
-        >>> thinned.values.shape, thinned.values[0, :3, 0]
-        (torch.Size([1, 25000, 1]), tensor([0., 4., 8.]))
+        >>> thinned.values.shape, thinned.numbers[:3]
+        (torch.Size([1, 25000, 1]), tensor([0, 6, 8]))
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, rows: int = _KEPT_ROWS, values: int = _KEPT_VALUES, expected: int = 0
+    ) -> None:
+        self._rows, self._values, self._expected = rows, values, expected
         self._seen, self._every = 0, 1
-        self._parts: list[Tensor] = []
+        self._parts: list[_Kept] = []
 
     @property
     def values(self) -> Tensor:
         """Those that are kept, `(R, n, J)`."""
-        return torch.cat(self._parts, 1)
+        return torch.cat([part.values for part in self._parts], 1)
+
+    @property
+    def numbers(self) -> Tensor:
+        """The numbers of their rows, `(n,)`."""
+        return torch.cat([part.first + part.places for part in self._parts])
+
+    @property
+    def kept(self) -> bool:
+        """Whether there are any."""
+        return bool(self._parts)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows are kept."""
+        return self._every == 1
 
     def add(self, *values: Tensor, coming: int = 0) -> None:
         """Add the values of the next rows.
@@ -160,12 +232,69 @@ class ThinnedRows:
         """
         n, components = values[0].shape[1:]
         sets = sum(map(len, values))
-        if self._parts and sets != len(self._parts[0]):
+        if self._parts and sets != len(self._parts[0].values):
             return  # they cannot stand beside the others
-        most = max(1, min(_KEPT_ROWS, _KEPT_VALUES // (sets * components)))
-        while self._seen + n + coming > most * self._every:
-            self._every *= 2
-            self._parts = [self.values[:, ::2].clone()] if self._parts else []
-        rows = slice(-self._seen % self._every, None, self._every)
-        self._parts.append(torch.cat([part[:, rows] for part in values]))
+        most = max(1, min(self._rows, self._values // (sets * components)))
+        while max(self._expected, self._seen + n + coming) > most * self._every:
+            self._thin(2 * self._every)
+        start = self._parts[-1].first if self._parts else 0
+        places = _chosen(self._seen - start, self._seen - start + n, self._every)
+        at = places - (self._seen - start)
+        part = torch.cat([one if self.whole else one[:, at] for one in values])
+        self._parts.append(_Kept(part, places, start))
         self._seen += n
+
+    def merge(self, other: "ThinnedRows") -> None:
+        """Add the rows that another one keeps, as those that follow."""
+        self._thin(max(self._every, other._every))
+        for part in other._parts:
+            if not self._parts or len(part.values) == len(self._parts[0].values):
+                own = part.thinned(self._every)
+                self._parts.append(own._replace(first=own.first + self._seen))
+        self._seen += other._seen
+        sets, _, components = self._parts[0].values.shape if self._parts else (1, 0, 1)
+        most = max(1, min(self._rows, self._values // (sets * components)))
+        while max(self._expected, self._seen) > most * self._every:
+            self._thin(2 * self._every)
+
+    def _thin(self, every: int) -> None:
+        if every == self._every:
+            return
+        self._every = every
+        self._parts = [part.thinned(every) for part in self._parts]
+
+
+class _Kept(NamedTuple):
+    """Rows that are kept of a run of rows.
+
+    Attributes:
+        values: `(R, n, J)`.
+        places: of the rows in the run, `(n,)`.
+        first: number of the first row of the run.
+    """
+
+    values: Tensor
+    places: Tensor
+    first: int
+
+    def thinned(self, every: int) -> "_Kept":
+        """One of every so many rows of the run."""
+        kept = _place_in(self.places // every, every) == self.places
+        return self._replace(values=self.values[:, kept], places=self.places[kept])
+
+
+def _chosen(start: int, stop: int, every: int) -> Tensor:
+    """Numbers of the rows from start to stop that are chosen, one of every so many."""
+    strata = torch.arange(start // every, -(-stop // every))
+    rows = _place_in(strata, every)
+    return rows[(rows >= start) & (rows < stop)]
+
+
+def _place_in(strata: Tensor, every: int) -> Tensor:
+    """The row that stands for each stratum of so many rows: that of a random half of it."""
+    rows, size = strata, every
+    while size > 1:
+        mixed = (rows * _MULTIPLIER + size * _INCREMENT) & _MASK
+        mixed = ((mixed ^ (mixed >> 15)) * _MULTIPLIER) & _MASK
+        rows, size = 2 * rows + ((mixed >> 16) & 1), size // 2
+    return rows

@@ -163,6 +163,7 @@ def diagnose(
             generator=generator,
             units=units,
             missing=missing,
+            keep=None,
         )
         diagnoser.update(dist, y)
         found = diagnoser.result()

@@ -82,11 +82,9 @@ def test_all_that_is_said_of_dependent_rows(kind):
         np.testing.assert_allclose(found.floors, expected.floors, rtol=1e-9)
         np.testing.assert_array_equal(found.p_values, expected.p_values)
         assert found.overall == expected.overall
-        for mine, theirs in zip(dependent_limits(counts, rows), dependent_limits(z, rows)):
-            torch.testing.assert_close(
-                torch.cat(mine) if mine[0].dim() else torch.stack(mine),
-                torch.cat(theirs) if theirs[0].dim() else torch.stack(theirs),
-            )
+        limits = zip(dependent_limits(counts, rows), dependent_limits(z, rows), strict=True)
+        for mine, theirs in limits:
+            torch.testing.assert_close(tuple(mine), tuple(theirs))
         mine, theirs = (curve_band(one, rows) for one in (counts, z))
         torch.testing.assert_close(mine.upper, theirs.upper)
         mine, theirs = (bar_band(one, rows, bins=10) for one in (counts, z))

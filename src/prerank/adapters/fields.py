@@ -94,6 +94,19 @@ class Field:
         """The field at some places, by the name of their dimension."""
         return replace(self, given=self.given.isel(places))
 
+    def loaded(self) -> "Field":
+        """The field in memory; arrays of dask are computed in this thread."""
+        lazy = bool(getattr(self.given, "chunks", None))
+        return replace(self, given=self.given.compute(scheduler="synchronous")) if lazy else self
+
+    def culled(self) -> "Field":
+        """The field without the tasks of dask that it does not need."""
+        if not getattr(self.given, "chunks", None):
+            return self
+        import dask
+
+        return replace(self, given=dask.optimize(self.given)[0])
+
     def values(self, *, gaps: bool = False) -> npt.NDArray[Any]:
         """Values `(*lead, D)` of the whole field, in memory, with one axis for all rows.
 

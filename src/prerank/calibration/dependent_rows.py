@@ -194,7 +194,8 @@ class CountedUnits(Protocol):
 
     def __len__(self) -> int: ...
 
-    def in_units(self) -> Iterable[UnitCounts]: ...
+    def in_units(self) -> Iterable[UnitCounts]:
+        """Those of each component."""
 
 
 def row_units(time: object, cluster: object, n: int, place: str = "") -> DependentRows | None:

@@ -53,7 +53,7 @@ class PITCounts:
         self.rows = self.used = 0
         self._levels, self._dependence = levels, dependence
         self._cells = torch.empty(0)
-        self._units = torch.empty(0)
+        self._units, self._first_unit = torch.empty(0), 0  # of those units that have rows
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -109,14 +109,15 @@ class PITCounts:
             return
         if not self.rows:
             self._cells = torch.zeros_like(other._cells)
-            self._units = torch.zeros_like(other._units)
         if self._cells.shape != other._cells.shape:
             raise ShapeError(
                 f"counts of {other.components} components and {other._levels} levels cannot be "
                 f"added to those of {self.components} components and {self._levels} levels"
             )
         self._cells = self._cells + other._cells
-        self._units = self._units + other._units
+        if self._dependence is not None:
+            units, first = other._units, other._first_unit
+            self._units_between(first, first + len(units), *units.shape[1:]).add_(units)
         self.rows += other.rows
         self.used += other.used
 
@@ -169,13 +170,16 @@ class PITCounts:
         some = PITCounts(self._levels, self._dependence)
         some.rows, some.used, some._cells = self.rows, self.used, self._cells[places]
         if len(self._units):
-            some._units = self._units[:, places]
+            some._units, some._first_unit = self._units[:, places], self._first_unit
         return some
 
     def in_units(self) -> Iterator[UnitCounts]:
         """The counts of each component by unit, where rows depend on each other."""
         edges = _unit_edges(self._levels)
-        for counts in self._units.unbind(1):
+        assert self._dependence is not None
+        every = int(self._dependence.cells.max()) + 1
+        units = self._units_between(0, every, *self._units.shape[1:])
+        for counts in units.unbind(1):
             yield UnitCounts(counts, edges)
 
     def _parts(self) -> Iterator[tuple[Tensor, int, Tensor]]:
@@ -197,17 +201,33 @@ class PITCounts:
     def _count_units(self, places: Tensor, rows: Tensor | None, size: int) -> None:
         n, components = places.shape
         assert self._dependence is not None
-        cells = self._dependence.cells
         if rows is None:
             rows = torch.arange(self.rows, self.rows + n)
-        if not len(self._units):
-            units = int(cells.max()) + 1
-            self._units = torch.zeros(units, components, size, dtype=torch.int32)
+        own = self._dependence.cells[rows]
+        first = int(own.min())
+        units = self._units_between(first, int(own.max()) + 1, components, size)
         keys = _unit_places(self._levels)[places]
         keys += size * torch.arange(components)
-        keys += (components * size * cells[rows]).unsqueeze(-1)
+        keys += (components * size * (own - first)).unsqueeze(-1)
         ones = torch.ones(keys.numel(), dtype=torch.int32)
-        self._units.view(-1).scatter_add_(0, keys.flatten(), ones)
+        units.view(-1).scatter_add_(0, keys.flatten(), ones)
+
+    def _units_between(self, start: int, stop: int, components: int, size: int) -> Tensor:
+        """Counts of the units from start to stop, for which room is made; parts have few of all."""
+        if not len(self._units):
+            self._units = torch.zeros(0, components, size, dtype=torch.int32)
+            self._first_unit = start
+        last = self._first_unit + len(self._units)
+        if start < self._first_unit or stop > last:
+            assert self._dependence is not None
+            # Twice the room that is needed, since more units will follow.
+            most = int(self._dependence.cells.max()) + 1
+            first, end = min(start, self._first_unit), max(stop, last)
+            end = max(end, min(most, 2 * end - first)) if self.rows else end
+            units = self._units.new_zeros(end - first, components, size)
+            units[self._first_unit - first : last - first] = self._units
+            self._units, self._first_unit = units, first
+        return self._units[start - self._first_unit : stop - self._first_unit]
 
 
 @lru_cache(maxsize=16)

@@ -86,15 +86,17 @@ class StandIns:
             empty = self._tables.new_zeros(size - len(self._tables), *self._tables.shape[1:])
             self._tables = torch.cat([self._tables, empty])
         n_cells = self._tables.shape[-1]
-        groups = torch.arange(self._place, end) // self._group_rows
-        first = int(groups[0])
-        present = ~z.isnan().cpu()
-        keys = tail_buckets(MANY_ROWS)(z.cpu().masked_fill(~present, 0))
-        keys += n_cells * torch.arange(components)
-        keys += components * n_cells * torch.arange(sets).reshape(-1, 1, 1)
-        keys += sets * components * n_cells * (groups - first).unsqueeze(-1)
+        first = self._place // self._group_rows
+        groups = torch.arange(self._place, end) // self._group_rows - first
+        tables = n_cells * torch.arange(sets * components).reshape(sets, 1, components)
+        values = z.cpu()
+        gaps = values.isnan()
+        some = bool(gaps.any())
+        keys = tail_buckets(MANY_ROWS)(values.masked_fill(gaps, 0) if some else values)
+        keys += tables + (sets * components * n_cells * groups).unsqueeze(-1)
         part = self._tables[first:last]
-        part += torch.bincount(keys[present], minlength=part.numel()).reshape(part.shape)
+        found = keys[~gaps] if some else keys.flatten()
+        part += torch.bincount(found, minlength=part.numel()).reshape(part.shape)
         self.rows += n
         self._place = end
 

@@ -56,7 +56,9 @@ def _named_diagnosis(call: NamedCall[Diagnosis]) -> Diagnosis | GroupedDiagnosis
     if engine is not None or call.forecast.observed.n > MANY_ROWS:
         reason = _all_at_once(call, given)
         if engine is not None and reason:
-            raise InputError(f"engine: {reason}, which needs all rows in this process: leave it out")
+            raise InputError(
+                f"engine: {reason}, which needs all rows in this process: leave it out"
+            )
         if not reason:
             diagnoser = Diagnoser(**given | {"units": units})
             return in_runs(call.forecast, diagnoser, engine).result()

@@ -50,8 +50,11 @@ def in_runs(forecast: NamedForecast, diagnoser: Diagnoser, engine: object = None
     """
     slices = forecast.slices()
     if engine is None:
+        n = forecast.observed.n
+        run = diagnoser.part(0, n, n)
         for dist, y in forecast.blocks():
-            diagnoser.update(dist, y)
+            run.update(dist, y)
+        diagnoser.merge(run)
         return diagnoser
     each = forecast.observed.n // forecast.observed.given.sizes[forecast.observed.rows[0]]
     runs = []

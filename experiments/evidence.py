@@ -15,8 +15,8 @@ Each part leaves one CSV file in `--out`. Outcomes are kept in `--keep` as they 
 are there are not computed again. Seeds start at 1,000: others are for choices.
 
 With `--sums`, for parts without `lines`, sums of outcomes are kept in their place, in `--out` as
-`PART_blocks.csv` with one line for each cell and block of seeds, so that a run that takes hours can be
-finished later, and elsewhere.
+`PART_blocks.csv` with one line for each cell and block of seeds, so that a run that takes hours can
+be finished later, and elsewhere.
 """
 
 import argparse

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from prerank.coordinates import dimension_names, event_names
 from prerank.errors import InputError
+from prerank.extras import library
 
 __all__ = ["Field"]
 
@@ -103,9 +104,8 @@ class Field:
         """The field without the tasks of dask that it does not need."""
         if not getattr(self.given, "chunks", None):
             return self
-        import dask
-
-        return replace(self, given=dask.optimize(self.given)[0])
+        [given] = library("dask", "diagnose").optimize(self.given)
+        return replace(self, given=given)
 
     def values(self, *, gaps: bool = False) -> npt.NDArray[Any]:
         """Values `(*lead, D)` of the whole field, in memory, with one axis for all rows.

@@ -9,7 +9,8 @@ from torch.distributions import Distribution
 
 from prerank.calibration import member_remarks, tie_remarks
 from prerank.calibration.pit_counts import PITCounts
-from prerank.calibration.stand_ins import StandIns, ThinnedRows
+from prerank.calibration.stand_ins import StandIns
+from prerank.calibration.thinned_rows import ThinnedRows
 from prerank.defaults import SEED
 from prerank.distributions import Ensemble, draw
 from prerank.distributions.magnitudes import resolution_remarks
@@ -110,6 +111,7 @@ class AccumulatedPITs:
     def result(self) -> ProjectedPIT:
         """The PITs that are kept."""
         assert self._ties is not None
+        assert self._sizes is not None
         self._catch_up()
         z = self.pits.values[0]
         return ProjectedPIT(self.prerank, z, self.method, (self._ties / self._sizes).to(z))

@@ -13,7 +13,8 @@ from prerank.calibration.causes import FEWEST_COMPLETE, MARGINAL
 from prerank.calibration.dependent_rows import row_units
 from prerank.calibration.gaps import available_rows
 from prerank.calibration.pit_counts import PITCounts
-from prerank.calibration.stand_ins import STAND_INS, StandIns, ThinnedRows
+from prerank.calibration.stand_ins import STAND_INS, StandIns
+from prerank.calibration.thinned_rows import ThinnedRows
 from prerank.defaults import KEPT_ROWS, LEVELS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.accumulated_pits import AccumulatedPITs, OpeningRows
 from prerank.diagnosis.diagnoses import Diagnosis
@@ -118,6 +119,16 @@ class Diagnoser:
         self._expected = n
         self._generator = as_generator(generator, "draw")
         self._clear()
+
+    def _clear(self) -> None:
+        """Forget all rows."""
+        self.rows = 0
+        self._parts: list[AccumulatedPITs] = []
+        self._targets: tuple[str, ...] = ()
+        self._skipped: dict[str, str] = {}
+        self._words, self._members = "", 0
+        self._thinned = ThinnedRows(expected=self._expected)
+        self._opening = OpeningRows()
 
     def update(self, dist: Distribution, y: object) -> None:
         """Add the rows of a batch.
@@ -270,16 +281,6 @@ class Diagnoser:
     def _end(self) -> int:
         """Number of the next row among all."""
         return self.rows + (self._first or 0)
-
-    def _clear(self) -> None:
-        """Forget all rows."""
-        self.rows = 0
-        self._parts = []
-        self._targets = ()
-        self._skipped = {}
-        self._words, self._members = "", 0
-        self._thinned = ThinnedRows(expected=self._expected)
-        self._opening = OpeningRows()
 
     def _accumulated(self, prerank: PreRank) -> AccumulatedPITs:
         """An empty state of a pre-rank."""

@@ -214,13 +214,13 @@ class Diagnosis:
         label = label_among(self.pits, prerank)
         z = self.pits[label].reshape(-1, *self.pits[label].shape[-2:])[model]
         whole, *parts = (f for f in self.findings if f.prerank == label and f.model == model)
-        names, codes = periods_of(time, every, self.n)
+        periods = periods_of(time, every, self.n)
         depend = self.dependence
         if self.kept is not None:
-            places, codes = codes[self.kept].unique(return_inverse=True)
-            names = tuple(names[k] for k in places.tolist())
+            places, codes = periods[1][self.kept].unique(return_inverse=True)
+            periods = tuple(periods[0][k] for k in places.tolist()), codes
             depend = None if depend is None else depend.of_rows(self.kept)
-        means = period_means_of(z, (names, codes), depend, level=level)
+        means = period_means_of(z, periods, depend, level=level)
         names = [part.component for part in parts] or [label]
         banded = whole.method != WEIGHTED
         return TimelineDisplay(means, label=label, names=names, band=banded)

@@ -153,7 +153,8 @@ def diagnose(
     """
     if engine is not None:
         raise InputError(
-            "engine is for arrays of xarray, which are read in blocks, and dist is none: leave it out"
+            "engine is for arrays of xarray, which are read in blocks, and dist is none: leave it "
+            "out"
         )
     gaps = as_missing(missing)
     if gaps and not has_gaps(dist, check_observations(dist, y, gaps=True)):

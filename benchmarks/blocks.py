@@ -31,14 +31,14 @@ CHUNK_VALUES = 2**23
 Line = dict[str, str | int | float]
 
 
-def lines(largest: int) -> list[tuple[int, int, int, str, bool]]:
+def lines(largest: int, preranks: str) -> list[tuple[int, int, int, str, bool]]:
     """Cases, members, D, pre-ranks, and whether rows of one time depend on each other."""
     found = [(10_000, 50, 64, name, False) for name in EVERY.split("+")]
     found += [(cases, 50, 64, QUICK, False) for cases in (10_000, 100_000, 300_000)]
     found += [(20_000, members, 64, QUICK, False) for members in (10, 20, 100)]
     found += [(20_000, 50, dim, QUICK, False) for dim in (8, 16, 32, 128)]
     found += [(100_000, 50, 64, QUICK, True)]
-    return [*found, (largest, 50, 64, EVERY, False)] if largest else found
+    return [*found, (largest, 50, 64, preranks, False)] if largest else found
 
 
 def measured(cases: int, members: int, dim: int, preranks: str, timed: bool) -> Line:
@@ -137,8 +137,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the table")
     parser.add_argument("--largest", type=int, default=1_000_000, help="cases of the last line")
     parser.add_argument("--only-largest", action="store_true")
+    parser.add_argument("--preranks", default=EVERY, help="of the last line")
     options = parser.parse_args()
-    chosen = lines(options.largest)
+    chosen = lines(options.largest, options.preranks)
     fresh = multiprocessing.get_context("spawn")
     with options.out.open("w", newline="") as file:
         writer = None

@@ -36,6 +36,7 @@ class AccumulatedPITs:
         stand_ins: counts of the null; None where rows depend on each other.
         method: of the PITs; "" before the first row.
         opening: PITs of the first rows.
+        first: number of the first row that comes here.
     """
 
     prerank: PreRank
@@ -44,6 +45,7 @@ class AccumulatedPITs:
     stand_ins: StandIns | None = None
     method: str = ""
     opening: list[Tensor] = field(default_factory=list)
+    first: int = 0
     _ties: Tensor | None = None
     _sizes: Tensor | None = None
     _skipped: int = 0
@@ -130,7 +132,7 @@ class AccumulatedPITs:
             self.counts.add(z, rows)
 
     def _open(self, z: Tensor) -> None:
-        room = _OPENING_ROWS - sum(map(len, self.opening))
+        room = _OPENING_ROWS - self.first - sum(map(len, self.opening))
         if room > 0:
             self.opening.append(z[:room].clone())
 

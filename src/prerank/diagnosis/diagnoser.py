@@ -273,7 +273,9 @@ class Diagnoser:
             pools=self._pools if self._thinned.kept else None,
             kept=first.pits.numbers if counted else None,
             counts={k: p.counts for k, p in named.items() if counted and p.counts is not None},
-            opening={k: torch.cat(p.opening) for k, p in named.items()} if counted else None,
+            opening={k: torch.cat(p.opening) for k, p in named.items() if p.opening}
+            if counted
+            else None,
         )
         return measured.judged(levels=self.levels, n_null=self.n_null)
 
@@ -292,6 +294,7 @@ class Diagnoser:
             None if self._keep is None else PITCounts(self.levels, self._dependence),
             ThinnedRows(rows=most, values=sys.maxsize, expected=self._expected),
             StandIns(self._expected) if self._dependence is None else None,
+            first=self._first or 0,
         )
 
     def _check_alike(self, other: "Diagnoser") -> None:

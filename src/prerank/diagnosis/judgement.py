@@ -123,12 +123,12 @@ class Measurement:
         """Correlations of neighbouring rows, of the first ones where not all PITs are there."""
         if self.opening is None:
             return serial_correlations(pits, self.dependence)
-        depend, n = self.dependence, min(map(len, self.opening.values()))
+        depend, n = self.dependence, min(map(len, self.opening.values()), default=0)
         try:
             first = None if depend is None else depend.of_rows(torch.arange(n))
         except InputError:  # of too few times or clusters
             return {}
-        return serial_correlations({k: z[:n] for k, z in self.opening.items()}, first)
+        return serial_correlations({k: z[:n] for k, z in self.opening.items()}, first) if n else {}
 
 
 def scaled_pits(

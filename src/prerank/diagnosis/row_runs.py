@@ -1,6 +1,7 @@
 """Runs of rows of a lazy forecast, each diagnosed where it is computed, and added up."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -69,10 +70,11 @@ def in_runs(forecast: NamedForecast, diagnoser: Diagnoser, engine: object = None
 
 def accumulated(run: RowRun) -> Diagnoser:
     """The diagnoser of a run, with its rows; for another process or thread."""
+    found = deepcopy(run.diagnoser)  # a run that is tried again starts anew
     for places in run.forecast.slices():
         part = run.forecast.at(places).loaded()
-        run.diagnoser.update(part.dist, part.y)
-    return run.diagnoser
+        found.update(part.dist, part.y)
+    return found
 
 
 def _single_threaded(run: RowRun) -> Diagnoser:

@@ -33,7 +33,7 @@ Line = dict[str, str | int | float]
 
 def lines(largest: int, preranks: str) -> list[tuple[int, int, int, str, bool]]:
     """Cases, members, D, pre-ranks, and whether rows of one time depend on each other."""
-    found = [(10_000, 50, 64, name, False) for name in EVERY.split("+")]
+    found = [(50_000, 50, 64, name, False) for name in EVERY.split("+")]
     found += [(cases, 50, 64, QUICK, False) for cases in (10_000, 100_000, 300_000)]
     found += [(20_000, members, 64, QUICK, False) for members in (10, 20, 100)]
     found += [(20_000, 50, dim, QUICK, False) for dim in (8, 16, 32, 128)]

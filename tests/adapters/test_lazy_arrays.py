@@ -188,7 +188,9 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(NamedForecast, "slices", lambda self, values=BLOCK: slices(self, values))
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+@pytest.mark.parametrize(
+    "scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)]
+)
 def test_dask_counts_rows_where_it_computes_them(scheduler, small_blocks):
     expected = prerank.diagnose(SAMPLES, Y, target=EVENT, preranks="marginal+scale")
     with dask.config.set(scheduler=scheduler, num_workers=2):

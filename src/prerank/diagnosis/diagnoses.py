@@ -52,7 +52,8 @@ class Diagnosis:
 
     Attributes:
         findings: the rows of the table.
-        pits: PITs of each pre-rank by label, `(..., N, J)`, NaN where values were missing.
+        pits: PITs of each pre-rank by label, `(..., N, J)`, NaN where values were missing; of some
+            rows where there are too many to hold, see `kept`.
         skipped: label and reason of each pre-rank that does not apply.
         levels: number of levels of PCE and curves.
         common_remarks: what else was noticed of the forecast, in sentences.

@@ -1,10 +1,10 @@
 """Runs of rows of a lazy forecast, each diagnosed where it is computed, and added up."""
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol, TypeVar
-
-import torch
 
 from prerank.adapters.named_forecasts import NamedForecast
 from prerank.diagnosis.diagnoser import Diagnoser
@@ -70,17 +70,28 @@ def in_runs(forecast: NamedForecast, diagnoser: Diagnoser, engine: object = None
 
 def accumulated(run: RowRun) -> Diagnoser:
     """The diagnoser of a run, with its rows; for another process or thread."""
-    found = deepcopy(run.diagnoser)  # a run that is tried again starts anew
+    found = deepcopy(run.diagnoser)  # its state is not kept with the run
     for places in run.forecast.slices():
         part = run.forecast.at(places).loaded()
         found.update(part.dist, part.y)
     return found
 
 
-def _single_threaded(run: RowRun) -> Diagnoser:
-    """`accumulated` in a process of its own, whose neighbours use the other cores."""
-    torch.set_num_threads(1)
-    return accumulated(run)
+def _by_value(run: bytes) -> bytes:
+    """`accumulated` from bytes to bytes.
+
+    Processes that torch knows would share tensors with others through open files, and others could
+    not read them.
+    """
+    return _bytes(accumulated(pickle.loads(run)))
+
+
+def _bytes(value: object) -> bytes:
+    """Pickled, functions of dask's tasks with cloudpickle, which dask needs."""
+    if find_spec("cloudpickle") is None:
+        return pickle.dumps(value)
+    packed: bytes = library("cloudpickle", "diagnose").dumps(value)
+    return packed
 
 
 def _results(engine: Any, runs: Sequence[RowRun]) -> Iterator[Diagnoser]:
@@ -91,9 +102,10 @@ def _results(engine: Any, runs: Sequence[RowRun]) -> Iterator[Diagnoser]:
         calls = [dask.delayed(_Call(run), pure=False)() for run in runs]
         yield from dask.compute(*calls)
         return
+    packed = list(map(_bytes, runs))
     in_order = getattr(engine, "in_order", None)  # engines of `prerank.study.engines`
     if in_order is not None:
-        yield from in_order(_single_threaded, runs)
+        yield from map(pickle.loads, in_order(_by_value, packed))
         return
     if not callable(getattr(engine, "map", None)):
         raise wrong_type(
@@ -102,14 +114,15 @@ def _results(engine: Any, runs: Sequence[RowRun]) -> Iterator[Diagnoser]:
             "'dask', an engine of prerank.study.engines, or something with a method map such as "
             "concurrent.futures.ProcessPoolExecutor",
         )
-    for value in engine.map(_single_threaded, runs):
+    for value in engine.map(_by_value, packed):
         found = value.result() if hasattr(value, "done") else value
-        if not isinstance(found, Diagnoser):
+        if not isinstance(found, bytes):
             raise InputTypeError(
                 f"engine.map returned a {type(found).__name__} in the place of what the function "
                 "returns, or a future of it"
             )
-        yield found
+        part: Diagnoser = pickle.loads(found)
+        yield part
 
 
 class _Call:

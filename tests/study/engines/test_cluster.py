@@ -10,7 +10,7 @@ import pytest
 
 import prerank
 from prerank.errors import InputError
-from prerank.study.engines import InProcess, RayCluster, Task, TaskError
+from prerank.study.engines import InProcess, Processes, RayCluster, Task, TaskError
 from study.engines.jobs import threads, trouble, wait_for, wait_until
 
 pytest.importorskip("ray")
@@ -153,7 +153,8 @@ def test_blocks_of_lazy_arrays_are_counted_where_the_workers_are(cluster):
     y = samples[0] * 1.5
     options = {"target": "station", "preranks": "marginal+scale", "generator": 0}
     here = prerank.diagnose(samples, y, engine=InProcess(), **options)
-    there = prerank.diagnose(samples, y, engine=RayCluster(cluster.address), **options)
-    assert there.n == here.n == 600
-    assert there.records() == here.records()  # bit for bit, wherever parts are counted
-    assert there.verdict().status == "bad"
+    for engine in (RayCluster(cluster.address), Processes(2)):
+        there = prerank.diagnose(samples, y, engine=engine, **options)
+        assert there.n == here.n == 600
+        assert there.records() == here.records()  # bit for bit, wherever parts are counted
+        assert there.verdict().status == "bad"

@@ -13,6 +13,10 @@ A part is a module of `experiments/evidence_parts` with
 
 Each part leaves one CSV file in `--out`. Outcomes are kept in `--keep` as they come, and those that
 are there are not computed again. Seeds start at 1,000: others are for choices.
+
+With `--sums`, for parts without `lines`, sums of outcomes are kept in their place, in `--out` as
+`PART_blocks.csv` with one line for each cell and block of seeds, so that a run that takes hours can
+be finished later, and elsewhere.
 """
 
 import argparse
@@ -39,6 +43,7 @@ PARTS = tuple(
 FIRST_SEED, BLOCK = 1000, 20
 
 Line = dict[str, Any]
+_COLUMNS = ["cell", "first_seed", "data_sets", "sums"]
 
 
 def part_named(name: str) -> ModuleType:
@@ -104,6 +109,75 @@ def summary(name: str, table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+class Blocks:
+    """Sums of the outcomes of a part, a line of a CSV file for each cell and block of seeds.
+
+    Args:
+        name: of the part.
+        path: of the file.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._cells = [json.dumps(cell) for cell, _ in part_named(name).CELLS]
+        self._path = path
+        self._lines = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=_COLUMNS)
+
+    @property
+    def done(self) -> pd.DataFrame:
+        """Cell and seed of each data set that is there."""
+        pairs = [
+            (self._cells.index(line.cell), seed)
+            for line in self._lines.itertuples()
+            if line.cell in self._cells
+            for seed in range(line.first_seed, line.first_seed + line.data_sets)
+        ]
+        return pd.DataFrame(pairs, columns=["cell", "seed"])
+
+    def left(self, todo: list[tuple[int, range]]) -> list[tuple[int, range]]:
+        """Blocks without the seeds that are there: their sums must not count them again."""
+        known = set(self.done.itertuples(index=False, name=None))
+        return [
+            (cell, range(next(s for s in seeds if (cell, s) not in known), seeds.stop))
+            for cell, seeds in todo
+        ]
+
+    def add(self, found: list[Line]) -> None:
+        """Write the line of one block."""
+        table = pd.DataFrame(found)
+        sums = table.drop(columns=["cell", "seed"]).sum().to_dict()
+        line = (self._cells[table.cell[0]], table.seed.min(), len(table), json.dumps(sums))
+        new = pd.DataFrame([line], columns=_COLUMNS)
+        new.to_csv(self._path, mode="a", header=not self._path.exists(), index=False)
+        self._lines = pd.concat([self._lines, new], ignore_index=True)
+
+    def table(self) -> pd.DataFrame:
+        """Rates of all outcomes, in the order of the cells."""
+        found: list[Line] = []
+        for cell in self._cells:
+            own = self._lines[self._lines.cell == cell]
+            if len(own):
+                sums = pd.DataFrame(list(map(json.loads, own.sums))).sum()
+                n = int(own.data_sets.sum())
+                found += [
+                    {**json.loads(cell), "event": event, "rate": count / n, "data_sets": n}
+                    for event, count in sums.items()
+                ]
+        return pd.DataFrame(found)
+
+
+def run_in_sums(name: str, options: argparse.Namespace, counts: list[int], end: float) -> None:
+    """Compute the blocks of a part that are not there, and write its table."""
+    if hasattr(part_named(name), "lines"):
+        raise SystemExit(f"{name}: its lines need all outcomes, not their sums: leave --sums out")
+    kept = Blocks(name, options.out / f"{name}_blocks.csv")
+    todo = kept.left(blocks(counts, options.first_seed, kept.done))
+    for found in computed(name, todo, options.workers, end):
+        kept.add(found)
+    table = kept.table()
+    table.to_csv(options.out / f"{name}.csv", index=False, float_format="%.4g")
+    print(f"{name}: {len(kept.done):,} data sets", flush=True)
+
+
 def main() -> None:
     """Compute the data sets of some parts, and write their tables."""
     parser = argparse.ArgumentParser(
@@ -112,6 +186,8 @@ def main() -> None:
     parser.add_argument("parts", nargs="+", choices=PARTS)
     parser.add_argument("--out", type=Path, required=True, help="folder of the tables")
     parser.add_argument("--keep", type=Path, required=True, help="folder of the outcomes")
+    parser.add_argument("--sums", action="store_true", help="keep sums of blocks beside the table")
+    parser.add_argument("--cells", type=int, nargs="+", help="numbers of the cells, from 0")
     parser.add_argument("--data-sets", type=int, help="per cell, at most")
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread")
@@ -124,7 +200,13 @@ def main() -> None:
         part, start = part_named(name), time.monotonic()
         kept = options.keep / f"{name}.jsonl"
         done = pd.read_json(kept, lines=True) if kept.exists() else pd.DataFrame()
-        counts = [min(count, options.data_sets or count) for _, count in part.CELLS]
+        counts = [
+            min(count, options.data_sets or count) if number in (options.cells or [number]) else 0
+            for number, (_, count) in enumerate(part.CELLS)
+        ]
+        if options.sums:
+            run_in_sums(name, options, counts, end)
+            continue
         todo = blocks(counts, options.first_seed, done)
         with kept.open("a") as file:
             for found in computed(name, todo, options.workers, end):

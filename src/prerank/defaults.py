@@ -18,6 +18,9 @@ MANY_ROWS = 2**16
 """Number of rows above which a diagnosis goes over them in blocks and keeps only counts of the
 null, and whose levels the tests of uniformity have from there on."""
 
+KEPT_ROWS = 2**18
+"""Rows of a diagnosis in blocks whose PITs are kept; of the others there are counts."""
+
 SEED = 0
 """Seed of draws, random ties and replicates."""
 

@@ -163,3 +163,68 @@ def test_many_rows_are_diagnosed_in_blocks(monkeypatch):
     for one, other in zip(lazy.findings, whole.findings, strict=True):
         assert (one.prerank, one.component) == (other.prerank, other.component)
         assert abs(one.pce - other.pce) < 1 / 20
+
+
+def lazy_diagnosis(**options):
+    return prerank.diagnose(
+        SAMPLES.chunk(time=20), Y.chunk(time=30), target=EVENT, generator=0, **options
+    )
+
+
+def same_ranks(found, expected):
+    """PITs are uniform within ranks at random: ranks are the same, and errors within 1/20."""
+    assert list(found.pits) == list(expected.pits)
+    for label, z in expected.pits.items():
+        ranks = [((MEMBERS + 1) * one).floor() for one in (found.pits[label], z)]
+        assert (ranks[0] != ranks[1]).float().mean() < 0.01, label
+    for one, other in zip(found.findings, expected.findings, strict=True):
+        assert (one.prerank, one.component) == (other.prerank, other.component)
+        assert abs(one.pce - other.pce) < 1 / 20
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    slices = NamedForecast.slices
+    monkeypatch.setattr(NamedForecast, "slices", lambda self, values=BLOCK: slices(self, values))
+
+
+@pytest.mark.parametrize(
+    "scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)]
+)
+def test_dask_counts_rows_where_it_computes_them(scheduler, small_blocks):
+    expected = prerank.diagnose(SAMPLES, Y, target=EVENT, preranks="marginal+scale")
+    with dask.config.set(scheduler=scheduler, num_workers=2):
+        found = lazy_diagnosis(engine="dask", preranks="marginal+scale")
+        again = lazy_diagnosis(engine="dask", preranks="marginal+scale")
+    same_ranks(found, expected)
+    assert found.records() == again.records()  # whatever the order in which parts are done
+
+
+def test_rows_of_the_same_time_are_added_up_in_blocks(small_blocks):
+    options = {"preranks": "marginal+scale", "time": "time"}
+    found, expected = lazy_diagnosis(engine="dask", **options), lazy_diagnosis(**options)
+    same_ranks(found, expected)
+    assert found.dependence.count == expected.dependence.count == TIMES
+    for one, other in zip(found.findings, expected.findings, strict=True):
+        assert one.floor == pytest.approx(other.floor, rel=0.1)  # the noise within ranks
+
+
+def test_what_needs_all_rows_has_no_engine():
+    for words, options in {
+        "by compares groups": {"by": "time.season"},
+        "spread in all rows": {"scale": "samples"},
+        "where values may be missing": {"time": "time", "missing": "available"},
+        "looks at several rows": {"preranks": "pca(0.7)"},
+    }.items():
+        with pytest.raises(InputError, match=f"^engine: .*{words}"):
+            lazy_diagnosis(engine="dask", **options)
+    with pytest.raises(TypeError, match="engine must be 'dask', an engine of"):
+        lazy_diagnosis(engine="mpi", preranks="scale")
+
+
+def test_blocks_end_where_chunks_end():
+    samples = SAMPLES.chunk(time=(20, 20, 20, 7, 2, TIMES - 69))
+    found = named_forecast(samples, Y, target=EVENT)
+    ends = [part.stop for part in found.slices(2 * BLOCK)]
+    assert ends[:3] == [40, 69, TIMES]  # the last chunk is less than four times as large
+    assert found.slices(1)[:2] == [slice(0, 1), slice(1, 2)]

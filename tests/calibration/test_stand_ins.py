@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from prerank.calibration.nulls import key_counts, sequential_p_value
-from prerank.calibration.stand_ins import STAND_INS, StandIns, ThinnedRows
+from prerank.calibration.stand_ins import STAND_INS, StandIns
+from prerank.calibration.thinned_rows import ThinnedRows
 from prerank.calibration.uniformity import joint_p_value, tail_buckets, tail_levels
 from prerank.defaults import MANY_ROWS
 
@@ -105,7 +106,10 @@ def test_thinned_rows_are_evenly_spread(sizes):
     thinned = ThinnedRows()
     for part in torch.arange(100_000.0).reshape(1, -1, 1).split(sizes, 1):
         thinned.add(part)
-    assert torch.equal(thinned.values.flatten(), torch.arange(0.0, 100_000.0, 4))
+    assert torch.equal(thinned.values.flatten(), thinned.numbers.float())
+    assert torch.equal(thinned.numbers // 4, torch.arange(25_000))  # one of every four
+    # At random places: each has a quarter, whose standard error is .0027 * 25,000.
+    assert (thinned.numbers % 4).bincount().sub(6250).abs().max() < 4 * 69
 
 
 def test_rows_that_are_known_to_come_are_left_room():
@@ -113,7 +117,8 @@ def test_rows_that_are_known_to_come_are_left_room():
     for start in range(0, 100_000, 30_000):
         part = rows[:, start : start + 30_000]
         thinned.add(part, 2 * part, coming=100_000 - start - part.shape[1])
-    assert torch.equal(thinned.values[1].flatten(), torch.arange(0.0, 200_000.0, 8))
+    assert torch.equal(thinned.values[1].flatten(), 2 * thinned.numbers.float())
+    assert torch.equal(thinned.numbers // 4, torch.arange(25_000))
     thinned.add(rows)  # another number of values in each row
     assert thinned.values.shape == (2, 25_000, 1)
 
@@ -123,3 +128,57 @@ def test_many_components_have_fewer_groups():
     assert len(found._tables) < 256
     assert found._tables.numel() <= 2**24
     assert int(found._tables[:, 0, 0].sum()) == 300
+
+
+@pytest.mark.parametrize("sizes", [[350, 350], [1, 600, 99], [100] * 7])
+@pytest.mark.parametrize("expected", [0, 700, 5000])
+def test_counts_of_parts_add_up(sizes, expected):
+    z, whole = pits(700), StandIns(expected)
+    for part in z.split(sizes, 1):
+        other = StandIns(expected)
+        other.add(part)
+        whole.merge(other)
+    whole.merge(StandIns())
+    whole.add(pits(40, seed=1))
+    assert whole.rows == 740
+    both = torch.cat([z, pits(40, seed=1)], 1)
+    assert torch.equal(whole._tables.sum(0), counted(both, [740])._tables.sum(0))
+    # No group is much larger than others: replicates have as many choices.
+    groups = whole._tables.sum((1, 2, 3)) / (6 * 2)
+    assert int((groups > 0).sum()) >= (2 if expected == 5000 else 64)
+    assert groups.max() <= 4 * 740 / 64 or expected == 5000
+    assert whole.p_value(most=200, generator=0) > 0.01
+
+
+@pytest.mark.slow
+def test_the_size_of_the_test_where_parts_are_added_up():
+    """600 p-values in four parts: tolerances of three standard errors."""
+    experiments, n = 600, 80
+    source, found = torch.Generator().manual_seed(4), []
+    for _ in range(experiments):
+        whole = StandIns()
+        for part in torch.rand(1 + STAND_INS, n, 4, generator=source).split([7, 40, 3, 30], 1):
+            other = StandIns()
+            other.add(part)
+            whole.merge(other)
+        found.append(whole.p_value(most=200, generator=source))
+    for level in (0.02, 0.05, 0.2, 0.5):
+        error = math.sqrt(level * (1 - level) / experiments)
+        assert sum(p <= level for p in found) / experiments <= level + 3 * error
+
+
+@pytest.mark.parametrize("sizes", [[50_000, 50_000], [90_000, 3, 9_997]])
+def test_thinned_rows_of_parts_are_evenly_spread(sizes):
+    whole = ThinnedRows()
+    start = 0
+    for part in torch.arange(100_000.0).reshape(1, -1, 1).split(sizes, 1):
+        other = ThinnedRows(expected=100_000)
+        other.add(part)
+        whole.merge(other)
+        start += part.shape[1]
+    numbers = whole.numbers
+    assert torch.equal(whole.values.flatten(), numbers.float())
+    assert (numbers.diff() > 0).all()
+    # Strata of four rows, but for those that a part begins or ends with.
+    assert abs(len(numbers) - 25_000) <= 3
+    assert numbers.diff().max() <= 7 + 3

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from evidence import blocks, main, part_named, summary
+from evidence import Blocks, blocks, main, part_named, summary
 from evidence_criteria import Evidence, excess_p_values, verdicts
 from evidence_page import CONTENTS, DOCS, PAGES, TABLES, page_tables
 from marked_pages import MARKED, filled
@@ -40,6 +40,34 @@ def test_outcomes_are_kept_and_gone_on_with(tmp_path, monkeypatch):
     again = [json.loads(line) for line in kept.read_text().splitlines()]
     assert len(again) == 40 * cells
     assert kept.read_text().startswith(text)
+
+
+def test_sums_of_blocks_are_kept_and_gone_on_with(tmp_path):
+    def found(cell, seeds):
+        return [{"cell": cell, "seed": s, "a": float(s % 2), "b": 1.0} for s in seeds]
+
+    path = tmp_path / "missing_blocks.csv"
+    kept = Blocks("missing", path)
+    assert kept.left(blocks([25], 1000, kept.done)) == [
+        (0, range(1000, 1020)),
+        (0, range(1020, 1025)),
+    ]
+    kept.add(found(0, range(1000, 1020)))
+    kept.add(found(1, range(1000, 1004)))
+    text = path.read_text()
+    assert len(text.splitlines()) == 3
+    again = Blocks("missing", path)
+    assert again.table().equals(kept.table())
+    assert again.table().rate.tolist() == [0.5, 1, 0.5, 1]
+    assert again.table().data_sets.tolist() == [20, 20, 4, 4]
+    # Of a block that was cut short, the rest alone is computed.
+    assert again.left(blocks([20, 25], 1000, again.done)) == [
+        (1, range(1004, 1020)),
+        (1, range(1020, 1025)),
+    ]
+    again.add(found(1, range(1004, 1020)))
+    assert path.read_text().startswith(text)
+    assert again.table().data_sets.tolist() == [20] * 4
 
 
 def test_outcomes_that_a_data_set_does_not_have_are_not_counted():

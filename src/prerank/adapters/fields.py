@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from prerank.coordinates import dimension_names, event_names
 from prerank.errors import InputError
+from prerank.extras import library
 
 __all__ = ["Field"]
 
@@ -93,6 +94,18 @@ class Field:
     def at(self, places: Mapping[Hashable, Any]) -> "Field":
         """The field at some places, by the name of their dimension."""
         return replace(self, given=self.given.isel(places))
+
+    def loaded(self) -> "Field":
+        """The field in memory; arrays of dask are computed in this thread."""
+        lazy = bool(getattr(self.given, "chunks", None))
+        return replace(self, given=self.given.compute(scheduler="synchronous")) if lazy else self
+
+    def culled(self) -> "Field":
+        """The field without the tasks of dask that it does not need."""
+        if not getattr(self.given, "chunks", None):
+            return self
+        [given] = library("dask", "diagnose").optimize(self.given)
+        return replace(self, given=given)
 
     def values(self, *, gaps: bool = False) -> npt.NDArray[Any]:
         """Values `(*lead, D)` of the whole field, in memory, with one axis for all rows.

@@ -2,8 +2,9 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NamedForecast"]
 
-_BLOCK_VALUES = 2**25  # 128 MiB in float32
+_BLOCK_VALUES = 2**23  # 32 MiB in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class NamedForecast:
 
         Args:
             values: about how many a block has; it has one place of the first dimension of the
-                rows at least.
+                rows at least. Chunks of dask are read whole, up to four times as many.
 
         Example:
             >>> import xarray as xr
@@ -63,13 +64,40 @@ class NamedForecast:
             >>> [len(y) for _, y in found.blocks(values=20 * 12 * 4)]
             [12, 12, 6]
         """
+        for places in self.slices(values):
+            part = self.at(places)
+            yield part.dist, part.y
+
+    def slices(self, values: int = _BLOCK_VALUES) -> list[slice]:
+        """Places of the blocks in the first dimension of the rows."""
         first = self.observed.rows[0]
         size = self.observed.given.sizes[first]
         each = self.samples.given.sizes[self.samples.member] * len(self.observed.targets)
         step = max(1, values * size // (each * self.observed.n))
-        for start in range(0, size, step):
-            part = {first: slice(start, start + step)}
-            yield self._ensemble(self.samples.at(part)), self._table(self.observed.at(part))
+        chunks = getattr(self.samples.given, "chunksizes", {}).get(first) or (size,)
+        # A chunk that is read in two blocks would be computed twice.
+        ends = [0]
+        for end in accumulate(chunks):
+            if end - ends[-1] <= step and len(ends) > 1 and end - ends[-2] <= step:
+                ends[-1] = end
+            elif end - ends[-1] <= 4 * step and len(chunks) > 1:
+                ends.append(end)
+            else:
+                ends += [*range(ends[-1] + step, end, step), end]
+        return [slice(start, stop) for start, stop in pairwise(ends)]
+
+    def at(self, places: slice) -> "NamedForecast":
+        """Some places of the first dimension of the rows."""
+        part = {self.observed.rows[0]: places}
+        return replace(self, samples=self.samples.at(part), observed=self.observed.at(part))
+
+    def loaded(self) -> "NamedForecast":
+        """The same with all values in memory, computed in this thread."""
+        return replace(self, samples=self.samples.loaded(), observed=self.observed.loaded())
+
+    def culled(self) -> "NamedForecast":
+        """The same without the tasks of dask that compute other rows."""
+        return replace(self, samples=self.samples.culled(), observed=self.observed.culled())
 
     def labels(self, value: object, what: str) -> Any:
         """Labels of the rows `(N,)` where a coordinate is named; other values as they are.

@@ -79,7 +79,8 @@ def causes_of(
     *,
     seed: int = 0,
     rows: DependentRows | None = None,
-    pools: Callable[[], ProjectedPIT | None] | None = None,
+    kept: Tensor | None = None,
+    pools: Callable[[], tuple[ProjectedPIT, Tensor] | None] | None = None,
 ) -> dict[int, Causes]:
     """Identify causes where a pre-rank fails; nothing is computed otherwise.
 
@@ -94,10 +95,11 @@ def causes_of(
         results: PITs of the same pre-ranks, with those of their pools.
         targets: names of the targets.
         seed: of the replicates.
-        rows: which of them depend on each other; none by default.
+        rows: which of all rows depend on each other; none by default.
+        kept: numbers of the rows that `results` has; all by default.
         pools: makes the PITs of those rows, with those of their pools, by which the dependence of
-            the targets is tested; all of `results` by default. Of these the rows with all targets
-            count.
+            the targets is tested, and the numbers of these rows; all of `results` by default. Of
+            these the rows with all targets count.
 
     Returns:
         Causes by the number of the predictor. Those without a failure, with weighted samples or
@@ -112,9 +114,17 @@ def causes_of(
         own = pits_of_model(margins[0], model)
         found = [row for row in findings if row.prerank == MARGINAL and row.model == model]
         p_values = [row.p_value for row in found[1:] or found]
-        sample = own if pools is None else pools()
-        causes[model] = _causes(own.z, sample, p_values, targets, seed, rows)
+        sample, numbers = (own, kept) if pools is None else (pools() or (None, None))
+        try:
+            some = _of_rows(rows, kept), _of_rows(rows, numbers)
+        except InputError:  # of too few times or clusters
+            continue
+        causes[model] = _causes(own.z, sample, p_values, targets, seed, *some)
     return causes
+
+
+def _of_rows(rows: DependentRows | None, numbers: Tensor | None) -> DependentRows | None:
+    return rows if rows is None or numbers is None else rows.of_rows(numbers)
 
 
 def _complete(
@@ -141,6 +151,7 @@ def _causes(
     targets: Sequence[str],
     seed: int,
     rows: DependentRows | None,
+    sample_rows: DependentRows | None,
 ) -> Causes:
     pool = None if sample is None else sample.null_pits
     # Ranks among S samples say nothing about the tails beyond them.
@@ -148,7 +159,7 @@ def _causes(
     resolution = 1 / (1 + len(pool)) if ranked_pool and pool is not None else 0.0
     ties = 0.0 if sample is None else float(sample.ties.max())
     fragile = ties > _TIED or (resolution > 0 and 1 / resolution <= _FEW)
-    dependence, (complete, kept) = None, _complete(sample, rows)
+    dependence, (complete, kept) = None, _complete(sample, sample_rows)
     if complete is not None and complete.null_pits is not None:
         pool, values = complete.null_pits, complete.targets
         own, others, ranked = complete.z, pool, resolution

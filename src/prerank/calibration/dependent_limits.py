@@ -29,8 +29,7 @@ import math
 import torch
 from torch import Tensor
 
-from prerank.calibration.curves import level_cdf, pce_of_curve
-from prerank.calibration.dependent_rows import DependentRows
+from prerank.calibration.dependent_rows import CountedUnits, DependentRows, columns_of
 from prerank.calibration.intervals import ErrorLimits, limited
 from prerank.calibration.rotations import rotations
 from prerank.defaults import BAND_LEVEL, LEVELS
@@ -41,12 +40,16 @@ _ROTATIONS = 2000
 
 
 def dependent_limits(
-    z: Tensor, rows: DependentRows, *, levels: int = LEVELS, level: float = BAND_LEVEL
+    z: Tensor | CountedUnits,
+    rows: DependentRows,
+    *,
+    levels: int = LEVELS,
+    level: float = BAND_LEVEL,
 ) -> tuple[ErrorLimits, ErrorLimits]:
     """Confidence limits of the true PCE of each component, and of their mean.
 
     Args:
-        z: PITs `(N, J)`.
+        z: PITs `(N, J)`, or their counts.
         rows: which of them depend on each other.
         levels: as in `pce`.
         level: probability with which each limit holds.
@@ -63,18 +66,20 @@ def dependent_limits(
     """
     from scipy.special import stdtrit
 
-    turns = rotations(rows.degrees, _ROTATIONS, 0)[1:].to(z.device)
-    shrunk = 1 - turns[:, 0].abs()
-    drawn, sizes = [], []
-    for column in z.double().unbind(-1):
-        curves = rows.curves(column, levels=levels, centred=True)[1:]
-        drawn.append((turns[:, 1:] @ curves).abs().mean(-1) / shrunk)
+    turns = rotations(rows.degrees, _ROTATIONS, 0)[1:]
+    drawn, sizes, errors = [], [], []
+    for column in columns_of(z):
+        deviation, *others = rows.curves(column, levels=levels, centred=True)
+        curves = torch.stack(others)
+        own = turns.to(curves)
+        drawn.append((own[:, 1:] @ curves).abs().mean(-1) / (1 - own[:, 0].abs()))
         sizes.append(curves.abs().mean(-1))
+        errors.append(deviation.abs().mean())
     norms, lengths = torch.stack(drawn, -1), torch.stack(sizes, -1)
     degrees, factor = rows.width
     quantile = float(stdtrit(degrees, level))
     wider = factor * quantile / float(stdtrit(rows.degrees, level))
-    error = pce_of_curve(level_cdf(z.double(), levels))
+    error = torch.stack(errors)
 
     def limits(error: Tensor, norms: Tensor, lengths: Tensor) -> ErrorLimits:
         above = factor * quantile * lengths.square().mean(0).sqrt()

@@ -12,9 +12,10 @@ independent clusters for B = U - 1.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from prerank.defaults import LEVELS
 from prerank.errors import InputError
 from prerank.inputs import as_labels, as_ranks
 
-__all__ = ["DependentRows", "row_units"]
+__all__ = ["CountedUnits", "DependentRows", "UnitCounts", "columns_of", "row_units"]
 
 FEWEST_UNITS = 10
 """Fewest different times or clusters for which there are p-values."""
@@ -136,27 +137,65 @@ class DependentRows:
         """Value of each cosine in each row, `(B + 1, N)`; the first is 1."""
         return _cosines(int(self.cells.max()) + 1, self.degrees)[:, self.cells]
 
-    def curves(self, z: Tensor, *, levels: int = LEVELS, centred: bool = False) -> Tensor:
+    def curves(
+        self, z: "Tensor | UnitCounts", *, levels: int = LEVELS, centred: bool = False
+    ) -> Tensor:
         """Projections of the deviations of one component's PITs, `(N,)`, as `(B + 1, L)`.
 
         Args:
-            z: PITs.
+            z: PITs, or their counts.
             levels: number of levels.
             centred: around the empirical CDF; the first row stays the deviation from uniform.
         """
-        cells, n = self.cells.to(z.device), len(z)
+        counts = self._counts_below(z, levels) if isinstance(z, Tensor) else z.below(levels)
+        rows = counts[:, -1]
+        n = rows.sum()
+        grid = level_grid(levels).to(counts.device)
+        observed = counts.sum(0) / n
+        centre = observed if centred else grid
+        deviations = counts - rows.unsqueeze(-1) * centre
+        projected = _cosines(len(counts), self.degrees).to(deviations) @ deviations / n
+        projected[0] = observed - grid
+        return projected
+
+    def _counts_below(self, z: Tensor, levels: int) -> Tensor:
+        """Number of the PITs `(N,)` of each unit at or below each level, `(units, L)`."""
+        cells = self.cells.to(z.device)
         size = int(cells.max()) + 1
         keys = cells * levels + level_index(z, levels)
         counts = torch.bincount(keys, minlength=size * levels).reshape(size, levels)
-        counts = counts.double().cumsum(-1)
-        grid = level_grid(levels).to(z.device)
-        observed = counts.sum(0) / n
-        centre = observed if centred else grid
-        rows = torch.bincount(cells, minlength=size).double()
-        deviations = counts - rows.unsqueeze(-1) * centre
-        projected = _cosines(size, self.degrees).to(deviations) @ deviations / n
-        projected[0] = observed - grid
-        return projected
+        return counts.double().cumsum(-1)
+
+
+class UnitCounts(NamedTuple):
+    """How many PITs of one component each unit has between edges.
+
+    Attributes:
+        counts: `(units, L)`, of `DependentRows.cells`; a PIT on an edge counts below it.
+        edges: upper ends of the cells, `(L,)`.
+    """
+
+    counts: Tensor
+    edges: Tensor
+
+    def below(self, levels: int) -> Tensor:
+        """Number at or below each level of an even grid that is among the edges."""
+        at = torch.searchsorted(self.edges, level_grid(levels))
+        return self.counts.double().cumsum(-1)[:, at]
+
+
+def columns_of(z: "Tensor | CountedUnits") -> Iterable["Tensor | UnitCounts"]:
+    """Each component of PITs `(N, J)`, or of their counts."""
+    return z.double().unbind(-1) if isinstance(z, Tensor) else z.in_units()
+
+
+class CountedUnits(Protocol):
+    """Counts of PITs of several components by unit."""
+
+    def __len__(self) -> int: ...
+
+    def in_units(self) -> Iterable[UnitCounts]:
+        """Those of each component."""
 
 
 def row_units(time: object, cluster: object, n: int, place: str = "") -> DependentRows | None:

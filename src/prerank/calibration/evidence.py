@@ -9,23 +9,27 @@ from torch import Tensor
 from prerank.calibration.bands import HistogramBand, ReliabilityBand
 from prerank.calibration.dependent_limits import dependent_limits
 from prerank.calibration.dependent_rows import DependentRows
-from prerank.calibration.error import pce, pce_floor
+from prerank.calibration.error import pce_floor
 from prerank.calibration.gapped_rotations import gapped_evidence
 from prerank.calibration.gaps import (
     band_of,
+    components_of,
     curve_of,
+    errors_of,
     gap_sizes,
     histogram_band_of,
+    limits_of,
     mean_limits_of,
-    per_component,
+    p_values_of,
+    used_rows,
     without_gaps,
 )
-from prerank.calibration.intervals import ErrorLimits, pce_limits
 from prerank.calibration.nulls import holm
+from prerank.calibration.pit_counts import PITCounts
 from prerank.calibration.rotations import ROTATIONS
 from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.calibration.stand_ins import StandIns
-from prerank.calibration.uniformity import component_p_values, joint_p_value
+from prerank.calibration.uniformity import joint_p_value
 from prerank.defaults import BAND_LEVEL, LEVELS, N_NULL, SIGNIFICANCE
 from prerank.inputs import as_count
 from prerank.pits import ProjectedPIT
@@ -156,6 +160,7 @@ def findings_of(
     seed: int = 0,
     dependence: DependentRows | None = None,
     stand_ins: Mapping[str, StandIns] | None = None,
+    counts: Mapping[str, PITCounts] | None = None,
 ) -> tuple[Finding, ...]:
     """Errors, floors and p-values of PITs.
 
@@ -170,6 +175,7 @@ def findings_of(
         seed: of the replicates.
         dependence: which rows depend on each other; none by default.
         stand_ins: counts of the pools of each pre-rank by label, where those are not kept.
+        counts: of all PITs of each pre-rank by label, where `results` have some of them.
 
     Returns:
         For each predictor of a stack and each pre-rank its row, followed by those of its components
@@ -197,9 +203,10 @@ def findings_of(
             own = pits_of_model(result, model)
             names = result.prerank.component_names(targets, own.z.shape[-1])
             names = [f"target {name}" if name == ALL else name for name in names]
-            counts = sorted({n_null, enough})
+            replicates = sorted({n_null, enough})
             null = (stand_ins or {}).get(result.prerank.label)
-            rows += _rows(own, names, model, levels, counts, blunt, seed, dependence, null)
+            z = (counts or {}).get(result.prerank.label, own.z)
+            rows += _rows(own, z, names, model, levels, replicates, blunt, seed, dependence, null)
         findings += corrected_findings(rows)
     return findings
 
@@ -214,19 +221,19 @@ def corrected_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def curve_shapes(
-    z: Tensor,
+    z: Tensor | PITCounts,
     *,
     level: float = BAND_LEVEL,
     levels: int = LEVELS,
     dependence: DependentRows | None = None,
 ) -> list[DeviationShape]:
-    """How the reliability curve of each component of PITs `(N, J)` deviates."""
+    """How the reliability curve of each component of PITs `(N, J)`, or of counts, deviates."""
     curve = curve_of(z, levels=levels)
     return deviation_shapes(curve, curve_band(z, dependence, level=level, levels=levels))
 
 
 def curve_band(
-    z: Tensor,
+    z: Tensor | PITCounts,
     dependence: DependentRows | None,
     *,
     level: float = BAND_LEVEL,
@@ -237,7 +244,11 @@ def curve_band(
 
 
 def bar_band(
-    z: Tensor, dependence: DependentRows | None, *, bins: int, level: float = BAND_LEVEL
+    z: Tensor | PITCounts,
+    dependence: DependentRows | None,
+    *,
+    bins: int,
+    level: float = BAND_LEVEL,
 ) -> HistogramBand:
     """The band of a histogram of PITs `(N, J)`, wider where their rows depend on each other."""
     return histogram_band_of(z, dependence, bins=bins, level=level)
@@ -250,6 +261,7 @@ def evidence_of(
     model: int = 0,
     levels: int = LEVELS,
     dependence: DependentRows | None = None,
+    counts: Mapping[str, PITCounts] | None = None,
 ) -> list[Evidence]:
     """Evidence on each pre-rank of one predictor, with the shapes of its components.
 
@@ -259,6 +271,7 @@ def evidence_of(
         model: which predictor of a stack.
         levels: number of levels of the curves.
         dependence: which rows depend on each other.
+        counts: of all PITs of each pre-rank by label, where `pits` has some of them.
     """
     evidence = []
     failing = any(f.model == model and f.p_holm < SIGNIFICANCE for f in findings)
@@ -272,11 +285,11 @@ def evidence_of(
             continue
         shapes: Sequence[DeviationShape | None] = [None] * len(rows)
         if whole.method != WEIGHTED:  # whose PITs are not exactly uniform: they have no band
-            own = z.reshape(-1, *z.shape[-2:])[model][:, kept]
+            every_pit = (counts or {}).get(label, z.reshape(-1, *z.shape[-2:])[model])
+            own = components_of(every_pit, kept)
             if failing:
-                worst = own[:, [max(range(len(rows)), key=lambda j: rows[j].pce)]]
-                worst, depend = without_gaps(worst, dependence)
-                least = _lower_limit(worst, depend, levels, 1 - (1 - BAND_LEVEL) / every)
+                worst = max(range(len(rows)), key=lambda j: rows[j].pce)
+                least = _lower_limit(own, worst, dependence, levels, 1 - (1 - BAND_LEVEL) / every)
             shapes = curve_shapes(own, levels=levels, dependence=dependence)
         parts = tuple(
             Part(row.component if components else label, row.pce, row.p_value, shape)
@@ -292,10 +305,16 @@ def evidence_of(
     return evidence
 
 
-def _lower_limit(z: Tensor, dependence: DependentRows | None, levels: int, level: float) -> float:
-    if dependence is None:
-        return float(pce_limits(z, levels=levels, level=level).lower)
-    return float(dependent_limits(z, dependence, levels=levels, level=level)[1].lower)
+def _lower_limit(
+    z: Tensor | PITCounts, j: int, dependence: DependentRows | None, levels: int, level: float
+) -> float:
+    """Lower limit of the true error of component j."""
+    own, depend = components_of(z, [j]), dependence
+    if isinstance(own, Tensor):
+        own, depend = without_gaps(own, dependence)
+    if depend is None:
+        return float(limits_of(own, levels=levels, level=level).lower)
+    return float(dependent_limits(own, depend, levels=levels, level=level)[1].lower)
 
 
 def pits_of_model(result: ProjectedPIT, model: int) -> ProjectedPIT:
@@ -311,18 +330,18 @@ def pits_of_model(result: ProjectedPIT, model: int) -> ProjectedPIT:
 
 def _rows(
     result: ProjectedPIT,
+    z: Tensor | PITCounts,
     names: Sequence[str],
     model: int,
     levels: int,
-    counts: Sequence[int],
+    replicates: Sequence[int],
     blunt: bool,
     seed: int,
     dependence: DependentRows | None,
     stand_ins: StandIns | None,
 ) -> list[Finding]:
     """The finding for a pre-rank, then those for its components where there are several."""
-    z, sizes = result.z, gap_sizes(result.z)
-    errors = per_component(lambda own: pce(own.double(), levels=levels), z)
+    sizes, errors = gap_sizes(z), errors_of(z, levels=levels)
     weighted = result.method == WEIGHTED
     several = len(errors) > 1
     numbers = sizes or [len(z)] * len(errors)
@@ -334,15 +353,16 @@ def _rows(
         method = "no values"
     elif dependence is not None and not weighted:
         found, own, whole = gapped_evidence(
-            z, dependence, levels=levels, n_null=max(counts[-1], ROTATIONS), seed=seed
+            z, dependence, levels=levels, n_null=max(replicates[-1], ROTATIONS), seed=seed
         )
         floors, p_values, overall = [*found.floors], [*found.p_values], found.overall
         blunt, method = False, f"{method}, {dependence.method}"
     elif not weighted:
-        p_values, overall = _independent_p_values(result, counts, seed, stand_ins)
-        own = ErrorLimits(*per_component(lambda own: pce_limits(own, levels=levels), z))
+        p_values = p_values_of(z).tolist()
+        overall = _overall_p_value(result, p_values, replicates, seed, stand_ins)
+        own = limits_of(z, levels=levels)
         whole = mean_limits_of(z, levels=levels)
-        blunt = blunt and overall >= _resolution(counts)
+        blunt = blunt and overall >= _resolution(replicates)
     if any(numbers) and not weighted:
         limits = [(float(whole.lower), float(whole.upper))]
         limits += zip(own.lower.tolist(), own.upper.tolist(), strict=True)
@@ -350,8 +370,7 @@ def _rows(
     floor = sum(floors[j] for j in known) / len(known) if known else math.nan
     rows = [(ALL, errors.nanmean(), floor, overall, result.ties.nanmean())]
     rows += zip(names, errors, floors, p_values, result.ties, strict=True) if several else ()
-    used = int((~z.isnan()).any(-1).sum())
-    of_rows = [None] * len(limits) if sizes is None else [used, *sizes]
+    of_rows = [None] * len(limits) if sizes is None else [used_rows(z), *sizes]
     return [
         Finding(
             model=model,
@@ -375,23 +394,26 @@ def _rows(
     ]
 
 
-def _independent_p_values(
-    result: ProjectedPIT, counts: Sequence[int], seed: int, stand_ins: StandIns | None
-) -> tuple[list[float], float]:
-    """P-values of the components, and of the whole pre-rank."""
-    p_values = per_component(component_p_values, result.z).tolist()
+def _overall_p_value(
+    result: ProjectedPIT,
+    p_values: Sequence[float],
+    replicates: Sequence[int],
+    seed: int,
+    stand_ins: StandIns | None,
+) -> float:
+    """P-value of the whole pre-rank; that of the first component where there is one alone."""
     overall, pool = p_values[0], result.null_pits
     if stand_ins is not None:
-        overall = stand_ins.p_value(most=counts[-1], generator=seed)
-    for count in counts:  # the larger number only where the smaller one cannot resolve p
-        if pool is not None and (count == counts[0] or overall <= 2 / (counts[0] + 1)):
+        overall = stand_ins.p_value(most=replicates[-1], generator=seed)
+    for count in replicates:  # the larger number only where the smaller one cannot resolve p
+        if pool is not None and (count == replicates[0] or overall <= 2 / (replicates[0] + 1)):
             overall = joint_p_value(result.z, pool, n_null=count, generator=seed)
-    if overall <= _resolution(counts):
+    if overall <= _resolution(replicates):
         # No replicate is as extreme: the bound by the components, which resolve more. It is only
         # read here, so that P(p <= a) <= a still holds, on both sides of the resolution.
         known = [p for p in p_values if not math.isnan(p)]
         overall = min(overall, len(known) * min(known))
-    return p_values, overall
+    return overall
 
 
 def _resolution(counts: Sequence[int]) -> float:

@@ -14,6 +14,7 @@ from prerank.calibration.dependent_limits import dependent_limits
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.gaps import gap_sizes, without_gaps
 from prerank.calibration.intervals import ErrorLimits
+from prerank.calibration.pit_counts import PITCounts
 from prerank.calibration.rotations import ROTATIONS, DependentEvidence, dependent_evidence
 from prerank.defaults import BAND_LEVEL
 
@@ -21,12 +22,17 @@ __all__ = ["gapped_evidence"]
 
 
 def gapped_evidence(
-    z: Tensor, rows: DependentRows, *, levels: int, n_null: int = ROTATIONS, seed: int = 0
+    z: Tensor | PITCounts,
+    rows: DependentRows,
+    *,
+    levels: int,
+    n_null: int = ROTATIONS,
+    seed: int = 0,
 ) -> tuple[DependentEvidence, ErrorLimits, ErrorLimits]:
     """`dependent_evidence` and both `dependent_limits` of PITs `(N, J)` that may have gaps.
 
     Args:
-        z: PITs, NaN in gaps.
+        z: PITs, NaN in gaps; or their counts, without any.
         rows: which of them depend on each other.
         levels: as in `pce`.
         n_null: number of rotations.
@@ -40,7 +46,7 @@ def gapped_evidence(
         >>> bool(found.overall >= found.p_values.min()), found.floors.shape
         (True, (2,))
     """
-    if gap_sizes(z) is not None:
+    if isinstance(z, Tensor) and gap_sizes(z) is not None:
         common = ~z.isnan().all(-1)
         if bool(z[common].isnan().any()):
             return _apart(z, rows, levels, n_null, seed)

@@ -42,7 +42,14 @@ from prerank.calibration.curves import check_pits, level_cdf, level_index, pce_o
 from prerank.defaults import BAND_LEVEL, LEVELS
 from prerank.errors import InputError, ShapeError
 
-__all__ = ["ErrorLimits", "limited", "mean_pce_limits", "pce_limits"]
+__all__ = [
+    "ErrorLimits",
+    "curve_limit_parts",
+    "curve_limits",
+    "limited",
+    "mean_pce_limits",
+    "pce_limits",
+]
 
 LARGEST_PCE = 0.5
 """The largest PCE that there is: all PITs at one end."""
@@ -75,11 +82,21 @@ def pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVEL) ->
         (0.0, True)
     """
     pits = _checked(z, level)
-    curve = level_cdf(pits, levels)
-    error, root = pce_of_curve(curve), math.sqrt(len(pits))
-    guarded, larger = _guarded(curve, len(pits), level)
+    return curve_limits(level_cdf(pits, levels), len(pits), _spread(pits, levels), level=level)
+
+
+def curve_limits(curve: Tensor, n: int, spread: Tensor, *, level: float) -> ErrorLimits:
+    """`pce_limits` of PITs of which these are known.
+
+    Args:
+        curve: their empirical CDF `(levels, J)`.
+        n: their number.
+        spread: standard deviation of the rounded PITs, with one more at each end, `(J,)`.
+        level: probability with which each limit holds.
+    """
+    guarded, larger = _guarded(curve, n, level)
     areas = torch.stack([_areas(column).quantile(level) for column in guarded.mT]) / larger
-    return limited(error, areas, _quantile(len(pits), level) * _spread(pits, levels) / root)
+    return limited(pce_of_curve(curve), areas, _quantile(n, level) * spread / math.sqrt(n))
 
 
 def mean_pce_limits(z: object, *, levels: int = LEVELS, level: float = BAND_LEVEL) -> ErrorLimits:
@@ -117,10 +134,16 @@ def mean_limit_parts(pits: Tensor, *, levels: int = LEVELS, level: float = BAND_
     Returns:
         `(3, J)`, in float64.
     """
-    curve, root = level_cdf(pits, levels), math.sqrt(len(pits))
-    above = _quantile(len(pits), level) * _spread(pits, levels) / root
+    return curve_limit_parts(level_cdf(pits, levels), len(pits), _spread(pits, levels), level=level)
+
+
+def curve_limit_parts(
+    curve: Tensor, n: int, spread: Tensor, *, level: float = BAND_LEVEL
+) -> Tensor:
+    """`mean_limit_parts` of PITs of which these are known, as for `curve_limits`."""
+    above = _quantile(n, level) * spread / math.sqrt(n)
     # The mean of |B(u)| is that of a normal variable with variance u (1 - u).
-    guarded, larger = _guarded(curve, len(pits), level)
+    guarded, larger = _guarded(curve, n, level)
     area = (2 / math.pi * guarded * (1 - guarded)).sqrt().mean(0) / larger
     return torch.stack([pce_of_curve(curve), area, above])
 

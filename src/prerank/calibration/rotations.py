@@ -28,7 +28,7 @@ from prerank.calibration.bands import (
     reliability_band,
 )
 from prerank.calibration.curves import level_grid
-from prerank.calibration.dependent_rows import DependentRows
+from prerank.calibration.dependent_rows import CountedUnits, DependentRows, columns_of
 from prerank.defaults import BAND_LEVEL, LEVELS
 
 __all__ = [
@@ -60,7 +60,7 @@ class DependentEvidence:
 
 
 def dependent_evidence(
-    z: Tensor,
+    z: Tensor | CountedUnits,
     rows: DependentRows,
     *,
     levels: int = LEVELS,
@@ -74,7 +74,7 @@ def dependent_evidence(
     tails as Anderson and Darling do. For all components at once, both are added up over them.
 
     Args:
-        z: PITs `(N, J)`.
+        z: PITs `(N, J)`, or their counts.
         rows: which of them depend on each other.
         levels: as in `pce`.
         n_null: number of rotations.
@@ -91,12 +91,13 @@ def dependent_evidence(
         >>> bool(found.p_values[0] > 0.05), round(float(found.floors[0]), 3)
         (True, 0.029)
     """
-    turns = rotations(rows.degrees, n_null, seed).to(z.device)
-    grid = level_grid(levels)[1:-1].to(z.device)
+    device = _device_of(z)
+    turns = rotations(rows.degrees, n_null, seed).to(device)
+    grid = level_grid(levels)[1:-1].to(device)
     weights = 1 / (grid * (1 - grid))
-    together = torch.zeros(2, len(turns), dtype=torch.float64, device=z.device)
+    together = torch.zeros(2, len(turns), dtype=torch.float64, device=device)
     floors, p_values = [], []
-    for column in z.double().unbind(-1):
+    for column in columns_of(z):
         curves = rows.curves(column, levels=levels)[:, 1:-1]
         norms = _norms(turns @ curves, weights)
         p_values.append(_smaller_p(norms))
@@ -107,7 +108,11 @@ def dependent_evidence(
 
 
 def dependent_band(
-    z: Tensor, rows: DependentRows, *, level: float = BAND_LEVEL, levels: int = LEVELS
+    z: Tensor | CountedUnits,
+    rows: DependentRows,
+    *,
+    level: float = BAND_LEVEL,
+    levels: int = LEVELS,
 ) -> ReliabilityBand:
     """Simultaneous band for the curve of a calibrated forecast whose rows depend on each other.
 
@@ -116,7 +121,7 @@ def dependent_band(
     by the largest distance rejects. Of several components the largest factor counts.
 
     Args:
-        z: PITs `(N, J)`.
+        z: PITs `(N, J)`, or their counts.
         rows: which of them depend on each other.
         level: probability that the curve of a component stays inside.
         levels: number of levels.
@@ -129,10 +134,12 @@ def dependent_band(
         (True, 0.95)
     """
     band = reliability_band(len(z), level=level, levels=levels)
-    widths = torch.maximum(band.upper - band.levels, band.levels - band.lower)[1:-1].to(z.device)
-    turns = rotations(rows.degrees, ROTATIONS, 0).to(z.device)
+    widths = torch.maximum(band.upper - band.levels, band.levels - band.lower)[1:-1].to(
+        _device_of(z)
+    )
+    turns = rotations(rows.degrees, ROTATIONS, 0).to(_device_of(z))
     factor = 0.0
-    for column in z.double().unbind(-1):
+    for column in columns_of(z):
         curves = rows.curves(column, levels=levels)[:, 1:-1] / widths
         distances = (turns @ curves).abs().amax(-1)
         factor = max(factor, float(distances.quantile(level, interpolation="higher")))
@@ -143,14 +150,14 @@ def dependent_band(
 
 
 def dependent_histogram_band(
-    z: Tensor, rows: DependentRows, *, bins: int = 20, level: float = BAND_LEVEL
+    z: Tensor | CountedUnits, rows: DependentRows, *, bins: int = 20, level: float = BAND_LEVEL
 ) -> HistogramBand:
     """Simultaneous band for the bars of a calibrated forecast whose rows depend on each other.
 
     The band of independent rows, widened by one factor as `dependent_band` is.
 
     Args:
-        z: PITs `(N, J)`.
+        z: PITs `(N, J)`, or their counts.
         rows: which of them depend on each other.
         bins: as in `pit_histogram`.
         level: probability that all bars of a component stay inside.
@@ -163,9 +170,9 @@ def dependent_histogram_band(
         (True, 0.95)
     """
     band = histogram_band(len(z), bins, level)
-    turns = rotations(rows.degrees, ROTATIONS, 0).to(z.device)
+    turns = rotations(rows.degrees, ROTATIONS, 0).to(_device_of(z))
     factor = 0.0
-    for column in z.double().unbind(-1):
+    for column in columns_of(z):
         curves = rows.curves(column, levels=bins + 1)
         curves[:, 0] = 0  # the first bin is closed on both sides
         bars = turns @ (curves.diff(dim=-1) * bins)
@@ -220,6 +227,11 @@ def rotations(degrees: int, count: int, seed: int) -> Tensor:
     turns[0] = 0
     turns[0, 0] = 1
     return torch.nn.functional.normalize(turns, dim=-1)
+
+
+def _device_of(z: Tensor | CountedUnits) -> torch.device:
+    """Where the projections are; counts are on the CPU."""
+    return z.device if isinstance(z, Tensor) else torch.device("cpu")
 
 
 def _norms(replicates: Tensor, weights: Tensor) -> Tensor:

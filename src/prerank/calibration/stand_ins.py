@@ -24,20 +24,23 @@ from prerank.calibration.uniformity import cell_statistics, tail_buckets, tail_l
 from prerank.defaults import MANY_ROWS
 from prerank.inputs import as_generator
 
-__all__ = ["STAND_INS", "StandIns", "ThinnedRows"]
+__all__ = ["STAND_INS", "StandIns"]
 
 STAND_INS = 5
 """Random members of each pool that stand in for its observation, M."""
 
 _GROUPS = 256
 _TABLE_VALUES = 2**24  # of all groups, which are fewer where there are many components
-_KEPT_ROWS, _KEPT_VALUES = 2**15, 2**22
 _PILOT = 200  # replicates for the units of the two statistics
 _STEP = 100
 
 
 class StandIns:
     """Counts of the PITs of observations and of their stand-ins, in groups of rows.
+
+    Args:
+        expected: number of rows that will come here and elsewhere, if it is known: groups are as
+            large as all of them need.
 
     Attributes:
         rows: number of rows so far.
@@ -53,9 +56,11 @@ class StandIns:
         (True, 0.001)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int = 0) -> None:
         self.rows = 0
-        self._group_rows = 1
+        self._expected = expected
+        self._place = 0  # the first row that is not yet in a group
+        self._most, self._group_rows = 0, 1
         self._tables = torch.empty(0)
 
     def add(self, z: Tensor) -> None:
@@ -67,22 +72,49 @@ class StandIns:
         """
         sets, n, components = z.shape
         if not self.rows:
-            self._tables = _empty_tables(sets, components)
-        n_cells = self._tables.shape[-1]
-        while self.rows + n > len(self._tables) * self._group_rows:
-            pairs = self._tables[0::2] + self._tables[1::2]
-            self._tables = torch.cat([pairs, torch.zeros_like(pairs)])
+            self._start(sets, components)
+        end = self._place + n
+        while end > self._most * self._group_rows:
+            self._tables = _pairs(self._tables)
             self._group_rows *= 2
-        groups = torch.arange(self.rows, self.rows + n) // self._group_rows
-        first, last = int(groups[0]), int(groups[-1]) + 1
-        present = ~z.isnan().cpu()
-        keys = tail_buckets(MANY_ROWS)(z.cpu().masked_fill(~present, 0))
-        keys += n_cells * torch.arange(components)
-        keys += components * n_cells * torch.arange(sets).reshape(-1, 1, 1)
-        keys += sets * components * n_cells * (groups - first).unsqueeze(-1)
+        last = -(-end // self._group_rows)
+        if last > len(self._tables):
+            size = min(self._most, 2 ** math.ceil(math.log2(last)))
+            empty = self._tables.new_zeros(size - len(self._tables), *self._tables.shape[1:])
+            self._tables = torch.cat([self._tables, empty])
+        n_cells = self._tables.shape[-1]
+        first = self._place // self._group_rows
+        groups = torch.arange(self._place, end) // self._group_rows - first
+        tables = n_cells * torch.arange(sets * components).reshape(sets, 1, components)
+        values = z.cpu()
+        gaps = values.isnan()
+        some = bool(gaps.any())
+        keys = tail_buckets(MANY_ROWS)(values.masked_fill(gaps, 0) if some else values)
+        keys += tables + (sets * components * n_cells * groups).unsqueeze(-1)
         part = self._tables[first:last]
-        part += torch.bincount(keys[present], minlength=part.numel()).reshape(part.shape)
+        found = keys[~gaps] if some else keys.flatten()
+        part += torch.bincount(found, minlength=part.numel()).reshape(part.shape)
         self.rows += n
+        self._place = end
+
+    def merge(self, other: "StandIns") -> None:
+        """Add the counts of other rows, whose groups follow."""
+        if not other.rows:
+            return
+        if not self.rows:
+            self._start(*other._tables.shape[1:3])
+        parts, size = [], max(self._group_rows, other._group_rows)
+        for one in (self, other):
+            tables = one._tables[: one._groups]
+            for _ in range(int(math.log2(size // one._group_rows))):
+                tables = _pairs(tables)
+            parts.append(tables)
+        self._tables, self._group_rows = torch.cat(parts), size
+        while len(self._tables) > self._most:
+            self._tables = _pairs(self._tables)
+            self._group_rows *= 2
+        self._place = len(self._tables) * self._group_rows
+        self.rows += other.rows
 
     def p_value(self, *, most: int, generator: torch.Generator | int | None = None) -> float:
         """P-value of all components together, from at most so many replicates.
@@ -111,9 +143,23 @@ class StandIns:
         observed = float(extremeness(cell_statistics(own, MANY_ROWS)))
         return sequential_p_value(observed, map(extremeness, replicates), most=most)
 
+    @property
+    def _groups(self) -> int:
+        """Number of groups with rows."""
+        return -(-self._place // self._group_rows)
+
+    def _start(self, sets: int, components: int) -> None:
+        """Make room for tables of so many sets and components, as many as will come."""
+        n_cells = len(tail_levels(MANY_ROWS)) + 1
+        most = max(64, _TABLE_VALUES // (sets * components * n_cells))
+        self._most = min(_GROUPS, 2 ** int(math.log2(most)))
+        while self._expected > self._most * self._group_rows:
+            self._group_rows *= 2
+        self._tables = torch.zeros(0, sets, components, n_cells, dtype=torch.int32)
+
     def _replicates(self, source: torch.Generator | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Statistics of replicates, without end."""
-        groups = min(len(self._tables), -(-self.rows // self._group_rows))
+        groups = self._groups
         sets, *shape = self._tables.shape[1:]
         tables = self._tables[:groups].double().flatten(2).flatten(0, 1)  # sums are exact
         starts = sets * torch.arange(groups)
@@ -123,49 +169,8 @@ class StandIns:
             yield cell_statistics(counts.round().long().reshape(_STEP, *shape), MANY_ROWS)
 
 
-def _empty_tables(sets: int, components: int) -> Tensor:
-    """Counts of no rows yet, `(groups, M + 1, J, L)`; the number of groups is a power of two."""
-    n_cells = len(tail_levels(MANY_ROWS)) + 1
-    most = max(64, _TABLE_VALUES // (sets * components * n_cells))
-    groups = min(_GROUPS, 2 ** int(math.log2(most)))
-    return torch.zeros(groups, sets, components, n_cells, dtype=torch.int32)
-
-
-class ThinnedRows:
-    """Every k-th row, with k doubled whenever there would be too many.
-
-    Example:
-        >>> thinned = ThinnedRows()
-        >>> for block in torch.arange(100_000.0).reshape(1, -1, 1).split(30_000, 1):
-        ...     thinned.add(block)
-        >>> thinned.values.shape, thinned.values[0, :3, 0]
-        (torch.Size([1, 25000, 1]), tensor([0., 4., 8.]))
-    """
-
-    def __init__(self) -> None:
-        self._seen, self._every = 0, 1
-        self._parts: list[Tensor] = []
-
-    @property
-    def values(self) -> Tensor:
-        """Those that are kept, `(R, n, J)`."""
-        return torch.cat(self._parts, 1)
-
-    def add(self, *values: Tensor, coming: int = 0) -> None:
-        """Add the values of the next rows.
-
-        Args:
-            values: `(R, N, J)`, in one part or more.
-            coming: number of rows that are known to follow.
-        """
-        n, components = values[0].shape[1:]
-        sets = sum(map(len, values))
-        if self._parts and sets != len(self._parts[0]):
-            return  # they cannot stand beside the others
-        most = max(1, min(_KEPT_ROWS, _KEPT_VALUES // (sets * components)))
-        while self._seen + n + coming > most * self._every:
-            self._every *= 2
-            self._parts = [self.values[:, ::2].clone()] if self._parts else []
-        rows = slice(-self._seen % self._every, None, self._every)
-        self._parts.append(torch.cat([part[:, rows] for part in values]))
-        self._seen += n
+def _pairs(tables: Tensor) -> Tensor:
+    """Each two neighbouring tables added up."""
+    if len(tables) % 2:
+        tables = torch.cat([tables, torch.zeros_like(tables[:1])])
+    return tables[0::2] + tables[1::2]

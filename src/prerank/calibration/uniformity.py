@@ -30,6 +30,7 @@ __all__ = [
     "cell_statistics",
     "component_p_values",
     "component_statistics",
+    "counted_p_values",
     "joint_p_value",
     "smallest_rank",
     "tail_buckets",
@@ -92,19 +93,40 @@ def component_p_values(z: Tensor) -> Tensor:
         >>> fine > 0.05, wide < 0.001
         (True, True)
     """
-    n = len(z)
-    least = _least(*component_statistics(z), n, n)
-    null = _null(n, min(n, MANY_ROWS)).least
-    return (1 + torch.searchsorted(null, least + _ROUNDING)) / (len(null) + 1)
+    return counted_p_values(_component_counts(z), len(z))
+
+
+def counted_p_values(counts: Tensor, levels_of: int) -> Tensor:
+    """`component_p_values` from counts of PITs.
+
+    Args:
+        counts: of the cells between levels, `(J, L + 1)`; components may have different numbers.
+        levels_of: the levels are `tail_levels` of so many PITs.
+
+    Returns:
+        `(J,)`, NaN for a component without PITs.
+    """
+    found = torch.full((len(counts),), torch.nan, dtype=torch.float32)
+    sizes = counts.sum(-1)
+    for n in sizes[sizes > 0].unique().tolist():
+        at = sizes == n
+        least = _least(*_statistics(counts[at], n, levels_of), n, levels_of)
+        null = _null(n, min(levels_of, MANY_ROWS)).least
+        found[at] = (1 + torch.searchsorted(null, least + _ROUNDING)) / (len(null) + 1)
+    return found
 
 
 def component_statistics(z: Tensor) -> tuple[Tensor, Tensor]:
     """A and K of each component of PITs `(N, J)`, each `(J,)`."""
+    return _statistics(_component_counts(z), len(z), len(z))
+
+
+def _component_counts(z: Tensor) -> Tensor:
+    """Number of PITs `(N, J)` between `tail_levels`, `(J, L + 1)`."""
     n, components = z.shape
     n_cells = len(tail_levels(n)) + 1
     keys = tail_cells(z.cpu()) + torch.arange(components) * n_cells
-    area, peak = _statistics(key_counts(keys.unsqueeze(0), n_cells), n, n)
-    return area[0], peak[0]
+    return key_counts(keys.unsqueeze(0), n_cells)[0]
 
 
 def cell_statistics(counts: Tensor, levels_of: int) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.evidence import ALL, Finding, bar_band, curve_band, evidence_of
 from prerank.calibration.gaps import curve_of, fewest_pits, histogram_of, period_means_of
 from prerank.calibration.periods import periods_of
+from prerank.calibration.pit_counts import PITCounts
 from prerank.calibration.serial_correlation import SerialCorrelation
 from prerank.coordinates import quoted
 from prerank.defaults import BAND_LEVEL, LEVELS, UNITS
@@ -51,7 +52,8 @@ class Diagnosis:
 
     Attributes:
         findings: the rows of the table.
-        pits: PITs of each pre-rank by label, `(..., N, J)`, NaN where values were missing.
+        pits: PITs of each pre-rank by label, `(..., N, J)`, NaN where values were missing; of some
+            rows where there are too many to hold, see `kept`.
         skipped: label and reason of each pre-rank that does not apply.
         levels: number of levels of PCE and curves.
         common_remarks: what else was noticed of the forecast, in sentences.
@@ -61,6 +63,8 @@ class Diagnosis:
         serials: the clearest correlation between neighbouring rows or times, where there is
             evidence, by the number of the predictor.
         causes: of failures, by the number of the predictor.
+        counts: of the PITs of all rows by label, where these are too many to hold.
+        kept: numbers of the rows whose PITs are in `pits` then, `(n,)`; None for all.
     """
 
     findings: tuple[Finding, ...]
@@ -73,10 +77,14 @@ class Diagnosis:
     dependence: DependentRows | None = None
     serials: dict[int, SerialCorrelation] = field(default_factory=dict)
     causes: dict[int, Causes] = field(default_factory=dict)
+    counts: dict[str, PITCounts] = field(default_factory=dict)
+    kept: Tensor | None = None
 
     @property
     def n(self) -> int:
         """Number of rows."""
+        if self.counts:
+            return next(iter(self.counts.values())).rows
         return int(next(iter(self.pits.values())).shape[-2])
 
     @property
@@ -128,7 +136,8 @@ class Diagnosis:
     @cached_property
     def curves(self) -> dict[str, ReliabilityCurve]:
         """Reliability curve of each pre-rank by label."""
-        return {label: curve_of(z, levels=self.levels) for label, z in self.pits.items()}
+        every = self.pits | self.counts
+        return {label: curve_of(z, levels=self.levels) for label, z in every.items()}
 
     def displays(self, *, model: int = 0, level: float = BAND_LEVEL) -> list[ReliabilityDisplay]:
         """Reliability diagrams of one predictor, one for each pre-rank, not yet drawn.
@@ -144,8 +153,7 @@ class Diagnosis:
             whole, *parts = (f for f in self.findings if f.prerank == label and f.model == model)
             band = None
             if whole.method != WEIGHTED:
-                z = self.pits[label]
-                own = z.reshape(-1, *z.shape[-2:])[model]
+                own = self._pits_of(label, model)
                 band = curve_band(own, self.dependence, level=level, levels=self.levels)
             names = [part.component for part in parts] or [label]
             causes = self.causes.get(model)
@@ -165,8 +173,7 @@ class Diagnosis:
         """
         histograms = []
         for curve in self.displays(model=model, level=level):
-            z = self.pits[curve.label]
-            own = z.reshape(-1, *z.shape[-2:])[model]
+            own = self._pits_of(curve.label, model)
             count = default_bins(fewest_pits([own])) if bins is None else bins
             band = bar_band(own, self.dependence, bins=count, level=level)
             histograms.append(
@@ -193,7 +200,8 @@ class Diagnosis:
         """Bias and spread of the PITs of one pre-rank in each period, not yet drawn.
 
         Where the diagnosis was given `time` or `cluster`, the band allows for the dependence. Where
-        values are missing, each component is judged by its own rows.
+        values are missing, each component is judged by its own rows. Of more rows than can be
+        held, those whose PITs are kept are shown.
 
         Args:
             time: of each row, `(N,)`: dates, also as text, or numbers.
@@ -207,8 +215,13 @@ class Diagnosis:
         label = label_among(self.pits, prerank)
         z = self.pits[label].reshape(-1, *self.pits[label].shape[-2:])[model]
         whole, *parts = (f for f in self.findings if f.prerank == label and f.model == model)
-        periods = periods_of(time, every, len(z))
-        means = period_means_of(z, periods, self.dependence, level=level)
+        periods = periods_of(time, every, self.n)
+        depend = self.dependence
+        if self.kept is not None:
+            places, codes = periods[1][self.kept].unique(return_inverse=True)
+            periods = tuple(periods[0][k] for k in places.tolist()), codes
+            depend = None if depend is None else depend.of_rows(self.kept)
+        means = period_means_of(z, periods, depend, level=level)
         names = [part.component for part in parts] or [label]
         banded = whole.method != WEIGHTED
         return TimelineDisplay(means, label=label, names=names, band=banded)
@@ -253,6 +266,7 @@ class Diagnosis:
                 model=model,
                 levels=self.levels,
                 dependence=self.dependence,
+                counts=self.counts,
             )
             verdict = reach_verdict(
                 evidence,
@@ -301,6 +315,13 @@ class Diagnosis:
         """
         options = {"verdict": self.verdict(within=within)} | options
         return write_page(diagnosis_page(self, **options), path)
+
+    def _pits_of(self, label: str, model: int) -> Tensor | PITCounts:
+        """PITs of one predictor, or the counts of all where these are not there."""
+        if label in self.counts:
+            return self.counts[label]
+        z = self.pits[label]
+        return z.reshape(-1, *z.shape[-2:])[model]
 
     def _check_model(self, model: object) -> None:
         as_count(model, "model", minimum=0, maximum=len(self._models) - 1)

@@ -11,11 +11,13 @@ from torch.distributions import Distribution, TransformedDistribution
 from prerank.calibration.causes import causes_of
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.evidence import findings_of
-from prerank.calibration.serial_correlation import serial_correlations
+from prerank.calibration.pit_counts import PITCounts
+from prerank.calibration.serial_correlation import SerialCorrelation, serial_correlations
 from prerank.calibration.stand_ins import StandIns
 from prerank.diagnosis.diagnoses import Diagnosis
 from prerank.distributions import affine
 from prerank.distributions.availability import SubEvents
+from prerank.errors import InputError
 from prerank.pits import ProjectedPIT, project_pits
 from prerank.pits.incomplete_events import NO_ROWS, available_pits, refuse_without_rows
 from prerank.pits.ranks import labels_of
@@ -48,7 +50,11 @@ class Measurement:
         dependence: which rows depend on each other.
         whole: whether these are all rows, whose order is looked at too.
         stand_ins: counts of the pools of each pre-rank by label, where those are not kept.
-        pools: makes those of the rows by which the dependence of the targets is tested.
+        pools: makes those of the rows by which the dependence of the targets is tested, and gives
+            the numbers of these rows.
+        kept: numbers of the rows whose PITs are there, `(n,)`; None for all.
+        counts: of the PITs of all rows by label, where some of them are there.
+        opening: PITs of the first rows in their order, likewise.
     """
 
     results: tuple[ProjectedPIT, ...]
@@ -60,7 +66,10 @@ class Measurement:
     dependence: DependentRows | None
     whole: bool = True
     stand_ins: Mapping[str, StandIns] = field(default_factory=dict)
-    pools: Callable[[], ProjectedPIT | None] | None = None
+    pools: Callable[[], tuple[ProjectedPIT, Tensor] | None] | None = None
+    kept: Tensor | None = None
+    counts: Mapping[str, PITCounts] = field(default_factory=dict)
+    opening: Mapping[str, Tensor] | None = None
 
     def of_rows(self, rows: Tensor, group: str) -> "Measurement":
         """The rows of a group, by their numbers; the share of ties stays that of all."""
@@ -84,6 +93,7 @@ class Measurement:
         depend = self.dependence
         options: dict[str, Any] = {"levels": levels, "n_null": n_null, "tests": tests}
         options |= {"seed": self.null_seed, "dependence": depend, "stand_ins": self.stand_ins}
+        options |= {"counts": self.counts}
         findings = findings_of(self.results, self.targets, **options)
         pits = {result.prerank.label: result.z for result in self.results}
         return Diagnosis(
@@ -95,16 +105,30 @@ class Measurement:
             tests,
             self.units,
             depend,
-            serial_correlations(pits, depend) if self.whole else {},
+            self._serials(pits) if self.whole else {},
             causes_of(
                 findings,
                 self.results,
                 self.targets,
                 seed=self.null_seed,
                 rows=depend,
+                kept=self.kept,
                 pools=self.pools,
             ),
+            counts=dict(self.counts),
+            kept=self.kept,
         )
+
+    def _serials(self, pits: Mapping[str, Tensor]) -> dict[int, SerialCorrelation]:
+        """Correlations of neighbouring rows, of the first ones where not all PITs are there."""
+        if self.opening is None:
+            return serial_correlations(pits, self.dependence)
+        depend, n = self.dependence, min(map(len, self.opening.values()), default=0)
+        try:
+            first = None if depend is None else depend.of_rows(torch.arange(n))
+        except InputError:  # of too few times or clusters
+            return {}
+        return serial_correlations({k: z[:n] for k, z in self.opening.items()}, first) if n else {}
 
 
 def scaled_pits(

@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature, unwrap
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from prerank.diagnosis.judgement import (
     scaled_pits,
     without_rows,
 )
+from prerank.diagnosis.row_runs import in_runs
 from prerank.distributions import Ensemble
 from prerank.distributions.affine import divisors_of
 from prerank.distributions.availability import has_gaps, separable, sub_events
@@ -48,21 +48,21 @@ __all__ = ["diagnose", "diagnose_by", "measured_pits"]
 def _named_diagnosis(call: NamedCall[Diagnosis]) -> Diagnosis | GroupedDiagnosis:
     """The diagnosis in the unit of the arrays, and by a coordinate if one is named.
 
-    Many independent rows are read one block after the other.
+    Many rows are read one block after the other.
     """
     units = call.given.get("units") or call.forecast.units
     given = {name: value for name, value in call.given.items() if value is not None}
-    scale = given.get("scale")
-    spreads = isinstance(scale, str) and scale == "samples"  # those of all rows
-    whole = call.by or given.keys() & {"time", "cluster"} or spreads
-    if not whole and call.forecast.observed.n > MANY_ROWS:
-        blocks = call.forecast.blocks()
-        first = next(blocks)
-        if _row_by_row(first[0], given.get("preranks")):
+    engine = given.pop("engine", None)
+    if engine is not None or call.forecast.observed.n > MANY_ROWS:
+        reason = _all_at_once(call, given)
+        if engine is not None and reason:
+            raise InputError(
+                f"engine: {reason}, which needs all rows in this process: leave it out"
+            )
+        if not reason:
             diagnoser = Diagnoser(**given | {"units": units})
-            for dist, y in chain([first], blocks):
-                diagnoser.update(dist, y)
-            return diagnoser.result()
+            return in_runs(call.forecast, diagnoser, engine).result()
+    call = replace(call, given={name: v for name, v in call.given.items() if name != "engine"})
     arguments = call.arguments | {"units": units}
     if call.by is None:
         return call.function(**arguments)
@@ -92,6 +92,7 @@ def diagnose(
     rows: Names | None = None,
     by: str | Sequence[str] | None = None,
     missing: str = "raise",
+    engine: object = None,
 ) -> Diagnosis:
     """Measure calibration for every pre-rank, with floors and p-values.
 
@@ -99,8 +100,8 @@ def diagnose(
     of each other. Where they are not, `time` or `cluster` gives floors, p-values and bands that
     hold for large numbers of times or clusters. With weighted samples there are none.
 
-    More than 65,536 independent rows are looked at in blocks, as `Diagnoser` does, and p-values of
-    several components are then sequential ones.
+    More than 65,536 independent rows, or dependent ones of arrays of xarray, are looked at in
+    blocks, as `Diagnoser` does, and p-values of several components are then sequential ones.
 
     Args:
         dist: `batch_shape (..., N)`, `event_shape (D,)`.
@@ -133,6 +134,10 @@ def diagnose(
         missing: `"available"` takes NaN in `y`, and in an `Ensemble` that does: pre-ranks look at
             the targets that are there, or leave rows out that have not all of them, and column `n`
             counts the rows. Valid if whether a value is missing does not depend on the values.
+        engine: where blocks of rows of arrays of xarray are read and counted, which this process
+            adds up: `"dask"` (by its scheduler, such as that of a client), an engine of
+            `prerank.study.engines` such as `RayCluster`, or what has a method `map`, such as an
+            executor. By default this process, one block after the other.
 
     Returns:
         A `Diagnosis` with `.table`, `.pits`, `.curves`, `.verdict()`, `.plot()`, `.skipped` and
@@ -149,6 +154,11 @@ def diagnose(
         >>> bool(rows.p_holm["marginal"] > 0.05), bool(rows.p_holm["scale"] < 0.001)
         (True, True)
     """
+    if engine is not None:
+        raise InputError(
+            "engine is for arrays of xarray, which are read in blocks, and dist is none: leave it "
+            "out"
+        )
     gaps = as_missing(missing)
     if gaps and not has_gaps(dist, check_observations(dist, y, gaps=True)):
         missing, gaps = "raise", False
@@ -167,6 +177,7 @@ def diagnose(
             units=units,
             names=names,
             missing=missing,
+            keep=None,
         )
         diagnoser.update(dist, y)
         found = diagnoser.result()
@@ -213,7 +224,8 @@ def diagnose_by(dist: Distribution, y: object, groups: object, **options: Any) -
     """
     given = signature(unwrap(diagnose)).bind(dist, y, **options)
     given.apply_defaults()
-    refuse_names(**{name: given.arguments.pop(name) for name in ("member", "target", "rows", "by")})
+    names = ("member", "target", "rows", "by", "engine")
+    refuse_names(**{name: given.arguments.pop(name) for name in names})
     judging = {name: given.arguments.pop(name) for name in ("levels", "n_null")}
     measured = _measure(**given.arguments)
     if len(dist.batch_shape) != 1:
@@ -307,6 +319,20 @@ def _measure(
         units=words,
         dependence=dependence,
     )
+
+
+def _all_at_once(call: NamedCall[Diagnosis], given: Mapping[str, Any]) -> str:
+    """Why all rows of named arrays have to be looked at together; "" where they need not."""
+    if call.by is not None:
+        return "by compares groups"
+    if isinstance(given.get("scale"), str) and given["scale"] == "samples":
+        return "scale='samples' divides by the spread in all rows"
+    if given.keys() & {"time", "cluster"} and as_missing(call.forecast.missing):
+        return "time or cluster takes all rows where values may be missing"
+    first = call.forecast.slices(1)[0]
+    if not _row_by_row(call.forecast.at(first).dist, given.get("preranks")):
+        return "a pre-rank of preranks looks at several rows"
+    return ""
 
 
 def _goes_in_blocks(dist: Distribution, preranks: PreRankLike | None, gaps: bool) -> bool:

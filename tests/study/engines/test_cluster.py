@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
+import prerank
 from prerank.errors import InputError
-from prerank.study.engines import RayCluster, Task, TaskError
+from prerank.study.engines import InProcess, Processes, RayCluster, Task, TaskError
 from study.engines.jobs import threads, trouble, wait_for, wait_until
 
 pytest.importorskip("ray")
@@ -142,3 +143,18 @@ def test_the_memory_monitor_ends_a_task_a_bounded_number_of_times(monkeypatch):
     (failure,) = report.failures
     assert failure.attempts == 3
     assert "OutOfMemoryError" in str(failure.error)
+
+
+def test_blocks_of_lazy_arrays_are_counted_where_the_workers_are(cluster):
+    xr, da = pytest.importorskip("xarray"), pytest.importorskip("dask.array")
+    source = da.random.default_rng(0)
+    members = source.normal(size=(20, 600, 3), chunks=(-1, 100, -1)).astype("float32")
+    samples = xr.DataArray(members, dims=["number", "day", "station"]).persist()
+    y = samples[0] * 1.5
+    options = {"target": "station", "preranks": "marginal+scale", "generator": 0}
+    here = prerank.diagnose(samples, y, engine=InProcess(), **options)
+    for engine in (RayCluster(cluster.address), Processes(2)):
+        there = prerank.diagnose(samples, y, engine=engine, **options)
+        assert there.n == here.n == 600
+        assert there.records() == here.records()  # bit for bit, wherever parts are counted
+        assert there.verdict().status == "bad"

@@ -307,3 +307,10 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path, name):
     assert len(before) >= 3  # the driver and two workers
     assert wait_until(lambda: not workers(marked(mark))), marked(mark)
     assert not any(os.path.exists(f"{path}.end") for path in paths)
+
+
+def test_values_come_in_the_order_of_the_arguments_or_the_first_error_is_raised():
+    assert InProcess().in_order(abs, [-3, 2, -1]) == [3, 2, 1]
+    assert InProcess().in_order(abs, []) == []
+    with pytest.raises(TypeError, match="bad operand type"):
+        InProcess().in_order(abs, [1, None])

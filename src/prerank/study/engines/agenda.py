@@ -235,6 +235,19 @@ class Engine(ABC):
                 pool.wait()
         return agenda.report()
 
+    def in_order(self, function: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
+        """Values of the function for several arguments, or the error of the first that fails.
+
+        Example:
+            >>> InProcess().in_order(abs, [-3, 2])
+            [3, 2]
+        """
+        tasks = [Task(f"{number}", argument) for number, argument in enumerate(arguments)]
+        report = self.map(function, tasks)
+        for failure in report.failures:
+            raise failure.error
+        return [report.values[task.name] for task in tasks]
+
     @abstractmethod
     def _pool(self, function: Function, listener: Listener) -> AbstractContextManager[Pool]:
         """A pool for one call, whose processes are gone when its block ends.

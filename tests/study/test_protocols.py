@@ -155,6 +155,14 @@ def test_curves_and_nulls_are_kept_where_a_report_needs_them(exact_rows):
         assert (np.asarray(null) > 0).all()
 
 
+def test_variogram_scores_are_of_the_chosen_runs_on_test_rows(exact_rows):
+    wanted = exact_rows.selected & (exact_rows.part == "test")
+    assert (exact_rows.variogram[wanted] > 0).all()
+    assert exact_rows.variogram[~wanted].isna().all()
+    of_runs = exact_rows[wanted].groupby(["dataset", "variant", "seed"]).variogram
+    assert (of_runs.nunique() == 1).all()
+
+
 def test_curves_belong_to_their_errors(exact_rows):
     single = exact_rows[exact_rows.curve.notna() & ~exact_rows.prerank.isin(SEVERAL)]
     levels = np.linspace(0, 1, 100)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from discrete import DATASETS as DISCRETE
-from inference import LEVEL, dataset_interval, judged_gains
+from inference import LEVEL, adjusted, dataset_interval, judged_gains
 from marked_pages import markdown, percent
 from paper import CROSSED, LABELS, UNFAITHFUL, read_crossed
 from prerank.datasets import find_dataset, published_split
@@ -94,7 +94,8 @@ def changed(tables: Path, study: str) -> str:
     cells = judged_gains(pd.read_csv(tables / f"{study}_after.csv"))
     lines = []
     for name, own in {"all": cells, **dict(_kinds(cells))}.items():
-        found = [own.p_value < LEVEL, own.p_adjusted < LEVEL, own.gain != 0]
+        rate = adjusted(own.p_value.to_numpy()) < LEVEL  # of the cells of this line
+        found = [own.p_value < LEVEL, rate, own.gain != 0]
         counts = [
             f"{(rule & (own.gain < 0)).sum()}, {(rule & (own.gain > 0)).sum()}" for rule in found
         ]

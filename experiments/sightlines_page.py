@@ -48,8 +48,8 @@ def sizes(table: pd.DataFrame) -> str:
     verdict = (
         f"{len(own)} rates of {own.data_sets.iloc[0]:,} data sets each, "
         f"{percent(own.rate.min(), 1)} to {percent(own.rate.max(), 1)}, "
-        f"mean {percent(own.rate.mean(), 2)}. That each is 5 % is not rejected: the smallest p-value "
-        f"is {least} (two-sided binomial, Holm over all)."
+        f"mean {percent(own.rate.mean(), 2)}. That each is 5 % is not rejected: the smallest "
+        f"p-value is {least} (two-sided binomial, Holm over all)."
     )
     return f"{verdict}\n\n{markdown(['targets', 'rows', *LABELS], lines, 2)}"
 

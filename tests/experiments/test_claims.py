@@ -69,7 +69,9 @@ def test_the_interval_over_datasets_covers():
 
 
 def test_the_first_table_is_the_mean_of_its_datasets():
-    shown = re.search(r"\| calibration head \| (\d+) \| (\d+) ", (ROOT / "README.md").read_text())
+    shown = re.search(
+        r"\| calibration head \| (\d+) \(\d+\) \| (\d+) ", (ROOT / "README.md").read_text()
+    )
     found = means(TABLES, CONTINUOUS).loc["calibration head"]
     assert [int(text) for text in shown.groups()] == [
         round(1e4 * found.excess.mean()),

@@ -212,6 +212,12 @@ def test_bounds_that_cannot_be_read(bounds, rivers, write):
     assert "is not NAME=LOW:HIGH" in done.stderr
 
 
+def test_bounds_of_one_target_are_given_at_once(rivers, write):
+    done = fit(write(rivers), "--bounds", "flow=0:", "--bounds", "flow=:9")
+    assert done.exit_code == 2
+    assert "'flow' is named twice" in done.stderr
+
+
 def test_bounds_that_do_not_hold_are_named(rivers, write):
     assert re.search(
         r"'flow' has \d+ values outside its bounds 0 to inf",

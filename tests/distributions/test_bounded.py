@@ -8,11 +8,11 @@ import torch
 from scipy import integrate
 from torch.distributions import LogNormal, MultivariateNormal, Normal
 
-from prerank import Ensemble, crps, pit
+from prerank import Ensemble, calibrate, crps, pit
 from prerank.distributions import Bounded, Link, Rounding, affine, draw, rows_of
-from prerank.distributions.cells import Atoms
+from prerank.distributions.cells import Atoms, Cells
 from prerank.distributions.rounded import Rounded
-from prerank.errors import InputError, InputTypeError, ShapeError
+from prerank.errors import InputError, InputTypeError, NotApplicableError, ShapeError
 from prerank.recalibration import predictive_region
 from truths import gaussian_mixture
 
@@ -227,3 +227,36 @@ def test_regions_of_the_truth_have_their_level_and_stay_within_bounds(shape):
     assert bool((volume > 0).all())
     assert float(volume.max()) < 2 * 1.02  # the whole space; density regions are measured by draws
     assert float(volume.mean()) < 1.6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("scale", [1e-3, 5.0, 1e6])
+def test_at_a_single_bound_the_density_is_a_number(dtype, scale):
+    base = MultivariateNormal(torch.zeros(2, 1, dtype=dtype), torch.eye(1, dtype=dtype))
+    least = torch.finfo(dtype).smallest_normal
+    for y in (0.0, least / 2, least):
+        point = torch.full((2, 1), y, dtype=dtype, requires_grad=True)
+        density = Bounded(base, [Link(0.0, inf, scale)]).log_prob(point)
+        assert bool(density.isfinite().all())
+        assert bool(density.le(-10).all())
+        mirrored = Bounded(base, [Link(-inf, 0.0, scale)]).log_prob(-point)
+        torch.testing.assert_close(mirrored, density)
+
+
+def test_units_of_single_rows_are_refused_where_rows_share_a_map():
+    scale = torch.tensor([[1e-12], [1e-3]])
+    base = MultivariateNormal(torch.zeros(2, 1), torch.eye(1))
+    for dist in (Bounded(base, [Link(0.0, inf)]), Rounded(base, [Cells.nearest([0.0, 1.0])])):
+        assert affine(dist, torch.zeros(1), scale[:1].expand(2, 1)).batch_shape == (2,)
+        with pytest.raises(InputError, match="rescale the targets"):
+            affine(dist, torch.zeros(1), scale)
+
+
+def test_a_head_is_not_put_behind_bounds():
+    base = MultivariateNormal(torch.zeros(100, 1), torch.eye(1))
+    dist = Bounded(base, [Link(0.0, 1.0)])
+    y = dist.sample(generator=0)
+    with pytest.raises(NotApplicableError, match=r"`dist\.base` and `dist\.points\(y\)`"):
+        calibrate(dist, y)
+    inside = Bounded(calibrate(dist.base, dist.points(y))(dist.base), dist.links)
+    assert bool(inside.support.check(inside.sample((20,), generator=1)).all())

@@ -16,6 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 from prerank import Ensemble, MixtureRegressor, PrerankError, diagnose, energy_score, nll
 from prerank.datasets import AR1Regression
+from prerank.errors import ShapeError
 from prerank.estimators import (
     joint_predictor,
     neg_calibration_error,
@@ -136,6 +137,14 @@ def test_scorers_are_the_scores():
     assert neg_calibration_error(model, X[TEST], y[TEST], preranks="marginal") == pytest.approx(
         -found.by_prerank["marginal"].excess, abs=1e-6
     )
+
+
+def test_scorers_refuse_targets_of_another_shape():
+    model = MODEL.fit(X[FIT], Y[FIT])
+    for scorer in (neg_energy_score, neg_nll):
+        for y in (Y[TEST].T, Y[TEST][:-1], Y[TEST, 0]):
+            with pytest.raises(ShapeError, match=r"y must be \(\d+, 2\) for these X"):
+                scorer(model, X[TEST], y)
 
 
 def test_scorers_in_searches():

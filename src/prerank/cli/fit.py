@@ -2,6 +2,8 @@
 
 import shlex
 import warnings
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -197,7 +199,7 @@ def fit(
             strength=_number_or_auto(strength),
             budget=budget,
             discrete=_auto_or_off(discrete),
-            bounds=dict(map(_name_and_bounds, bounds or ())) or None,
+            bounds=_bounds(bounds or ()),
             impute=impute,
             dates=dates,
             max_epochs=max_epochs,
@@ -349,6 +351,18 @@ def _number_or_auto(strength: str) -> float | str:
         raise typer.BadParameter(
             f"{strength!r} is neither a number nor auto", param_hint="--strength"
         ) from error
+
+
+def _bounds(texts: Sequence[str]) -> dict[str, tuple[float | None, float | None]] | None:
+    """Those of all targets, each named once."""
+    found = list(map(_name_and_bounds, texts))
+    twice = [name for name, count in Counter(name for name, _ in found).items() if count > 1]
+    if twice:
+        raise typer.BadParameter(
+            f"{twice[0]!r} is named twice: write both bounds at once, such as humid=0:100",
+            param_hint="--bounds",
+        )
+    return dict(found) or None
 
 
 def _name_and_bounds(text: str) -> tuple[str, tuple[float | None, float | None]]:

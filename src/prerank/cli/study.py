@@ -137,9 +137,10 @@ def run(
             "run the same command again to resume."
         )
         raise typer.Exit(UNFINISHED)
+    done = len(set(outcome.finished) & set(store.units))  # not what these started from
     shown = shlex.quote(f"./{out}" if str(out).startswith("-") else str(out))
     say(
-        f"All {len(store.units)} units are done, {len(outcome.finished)} of them by this call. "
+        f"All {len(store.units)} units are done, {done} of them by this call. "
         f"Next: prerank study report {shown}"
     )
 

@@ -23,7 +23,25 @@ from prerank.distributions.mixture import GaussianMixture
 from prerank.errors import InputError, ShapeError
 from prerank.inputs import as_tensor, check_finite
 
-__all__ = ["affine", "divisors_of", "sample_spread"]
+__all__ = ["affine", "divisors_of", "of_targets", "sample_spread"]
+
+
+def of_targets(dist: Distribution, part: Tensor) -> Tensor:
+    """One number per target, `(D,)`, for families whose rows share what they know of a target.
+
+    Args:
+        dist: whose loc or scale it is.
+        part: broadcastable to its points.
+    """
+    rows = part.expand(dist.batch_shape + dist.event_shape).reshape(-1, *dist.event_shape)
+    if not len(rows):
+        return part.new_ones(dist.event_shape)
+    if not torch.equal(rows, rows[:1].expand_as(rows)):
+        raise InputError(
+            f"targets of a {type(dist).__name__} are too large or too small for {rows.dtype} in "
+            "some rows, which cannot have units of their own: rescale the targets, or use float64"
+        )
+    return rows[0]
 
 
 @singledispatch

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MixtureSameFamily, Normal, constraints
 
-from prerank.distributions.affine import affine
+from prerank.distributions.affine import affine, of_targets
 from prerank.distributions.cells import Cells
 from prerank.distributions.draws import draw_points, forked_state
 from prerank.distributions.ensemble import Ensemble
@@ -57,6 +57,8 @@ class Link:
     def __post_init__(self) -> None:
         if not self.lower < self.upper or not (isfinite(self.lower) or isfinite(self.upper)):
             raise InputError(f"bounds must be two increasing numbers, or one, got {self}")
+        if isfinite(self.lower) and isfinite(self.upper) and not isfinite(self.upper - self.lower):
+            raise InputError(f"bounds are too far apart: leave one out, got {self}")
         if not (self.scale > 0 and isfinite(self.scale)):
             raise InputError(f"scale must be positive, got {self.scale}")
 
@@ -75,9 +77,9 @@ class Link:
         """Points g(y) of the line; those of the nearest numbers inside for a bound and beyond."""
         y = self._inside(y)
         if self.upper == inf:
-            return _softplus_inverse((y - self.lower) / self.scale)
+            return _softplus_inverse(self._distance(y))
         if self.lower == -inf:
-            return -_softplus_inverse((self.upper - y) / self.scale)
+            return -_softplus_inverse(self._distance(y))
         return (y - self.lower).log() - (self.upper - y).log()
 
     def log_slope(self, y: Tensor) -> Tensor:
@@ -86,8 +88,7 @@ class Link:
         if isfinite(self.lower) and isfinite(self.upper):
             width = log(self.upper - self.lower)
             return width - (y - self.lower).log() - (self.upper - y).log()
-        distance = y - self.lower if self.upper == inf else self.upper - y
-        return -(-torch.expm1(-distance / self.scale)).log() - log(self.scale)
+        return -(-torch.expm1(-self._distance(y))).log() - log(self.scale)
 
     def moved(self, loc: float, scale: float) -> "Link":
         """The map of z to `loc + scale * h(z)`."""
@@ -110,6 +111,11 @@ class Link:
             raise InputError(f"cannot read the bounds of a target: got {stored!r}")
         low, high, scale = (stored[key] for key in ("lower", "upper", "scale"))
         return cls(-inf if low is None else low, inf if high is None else high, scale or 0.0)
+
+    def _distance(self, y: Tensor) -> Tensor:
+        """From the single bound, in scales; never 0, which has no point on the line."""
+        distance = y - self.lower if self.upper == inf else self.upper - y
+        return (distance / self.scale).clamp_min(torch.finfo(y.dtype).tiny)
 
     def _inside(self, y: Tensor) -> Tensor:
         ends = y.new_tensor([self.lower, self.upper])
@@ -306,7 +312,7 @@ def _(dist: Bounded, n: int, noise: Noise) -> Tensor:
 
 @affine.register
 def _(dist: Bounded, loc: Tensor, scale: Tensor) -> Bounded:
-    loc, scale = (part.expand(dist.event_shape) for part in (loc, scale))
+    loc, scale = (of_targets(dist, part) for part in (loc, scale))
     free = torch.tensor([link is None for link in dist.links], device=loc.device)
     units = zip(loc.tolist(), scale.tolist(), strict=True)
     links = [link and link.moved(*unit) for link, unit in zip(dist.links, units, strict=True)]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MixtureSameFamily, Normal, constraints
 
-from prerank.distributions.affine import affine
+from prerank.distributions.affine import affine, of_targets
 from prerank.distributions.bounded import LinkedMargin
 from prerank.distributions.cells import Cells
 from prerank.distributions.draws import draw_points, forked_state
@@ -169,7 +169,8 @@ def _(dist: Rounded, n: int, noise: Noise) -> Tensor:
 
 @affine.register
 def _(dist: Rounded, loc: Tensor, scale: Tensor) -> Rounded:
-    units = zip(loc.expand(dist.event_shape), scale.expand(dist.event_shape), strict=True)
+    loc, scale = (of_targets(dist, part) for part in (loc, scale))
+    units = zip(loc, scale, strict=True)
     cells = [c and c.moved(*unit) for c, unit in zip(dist.cells, units, strict=True)]
     return Rounded(affine(dist.base, loc, scale), cells)
 

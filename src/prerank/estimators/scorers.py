@@ -9,6 +9,7 @@ from torch.distributions import Distribution
 
 from prerank.defaults import SEED
 from prerank.distributions import affine
+from prerank.errors import ShapeError
 from prerank.estimators.joint_predictor import JointPredictor, joint_predictor
 from prerank.files.encoding import in_order
 from prerank.inputs import as_tensor
@@ -22,7 +23,8 @@ def neg_energy_score(estimator: Any, X: Any, y: Any) -> float:
     r"""Minus the mean energy score, each target divided by its standard deviation in y.
 
     The divisors depend on the rows alone, so that models with other transformations of the targets
-    are compared in one unit.
+    are compared in one unit; a target that is constant in y is not divided. So all folds should
+    have many rows.
 
     Args:
         estimator: what `joint_predictor` takes.
@@ -84,4 +86,9 @@ def _pair(predictor: JointPredictor, X: Any, y: Any) -> tuple[Distribution, Tens
     regressor = predictor.regressor
     ordered = in_order(y, regressor.target_names_) if regressor.named_targets_ else y
     observed = as_tensor(ordered, "y").double()
-    return dist, observed.reshape(dist.batch_shape[0], -1)
+    shape = dist.batch_shape + dist.event_shape
+    if observed.dim() == 1 and shape[1] == 1:
+        observed = observed.unsqueeze(-1)
+    if observed.shape != shape:
+        raise ShapeError(f"y must be {tuple(shape)} for these X, got {tuple(observed.shape)}")
+    return dist, observed

@@ -4,7 +4,8 @@ import torch
 from torch.distributions import Distribution
 
 from prerank.adapters.mixtures import as_gaussian_mixture
-from prerank.distributions import Ensemble, GaussianMixture
+from prerank.distributions import Bounded, Ensemble, GaussianMixture
+from prerank.errors import NotApplicableError
 from prerank.inputs import check_distribution, full_precision
 from prerank.recalibration.anatomy import Anatomy
 from prerank.recalibration.base import refuse_discrete
@@ -18,6 +19,12 @@ def checked_forecast(dist: object) -> Distribution:
     """Predictions of continuous targets, Gaussian ones as mixtures."""
     checked = check_distribution(dist)
     refuse_discrete(checked)
+    if isinstance(checked, Bounded):
+        raise NotApplicableError(
+            "a head moves and widens forecasts, which would leave their bounds: fit it to "
+            "`dist.base` and `dist.points(y)`, and put the bounds around what it gives: "
+            "`Bounded(head(dist.base), dist.links)`"
+        )
     return as_gaussian_mixture(checked)
 
 

@@ -28,7 +28,10 @@ SETTINGS = {
     "PYTHONIOENCODING": "utf-8",
     "NO_COLOR": "1",
 }
-PROGRESS = re.compile(r"About [\d.]+ (s|min|h) (in all:|for \d+ units? on) .*|[ 1]?[ \d]\d% .*; about .* left")
+PROGRESS = re.compile(
+    r"About [\d.]+ (s|min|h) (in all:|for \d+ units? on) .*"
+    r"|[ 1]?[ \d]\d% .*; about .* left"
+)
 COMMAND = (sys.executable, "-m", "prerank")
 
 

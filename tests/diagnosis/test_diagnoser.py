@@ -177,5 +177,7 @@ def test_verdicts_on_many_rows():
     units = diagnose(dist, y, preranks="location", scale="samples", units="mm").units
     assert units == f"mm, {spread}"
     shifted = diagnose(dist, 0.02 + y, preranks="marginal", n_null=300)
-    assert shifted.table.p_value[0] == 1 / 301
+    several, *single = shifted.table.p_value
+    assert several == pytest.approx(len(single) * min(single))  # no replicate is as extreme
+    assert several < 1 / 301
     assert "higher than predicted in every target" in shifted.verdict().headline

@@ -14,8 +14,9 @@ some of the methods; other ones then need another folder.
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -264,6 +265,19 @@ def records(
         yield lines
 
 
+def completed(
+    path: Path, seeds: list[int], make: Callable[..., Iterator[list[dict[str, Any]]]]
+) -> pd.DataFrame:
+    """The lines of a file, after those of the seeds that it lacks were made and written."""
+    table = pd.read_csv(path) if path.exists() else pd.DataFrame({"seed": []})
+    left = tuple(seed for seed in seeds if seed not in set(table.seed))
+    for lines in make(seeds=left) if left else ():
+        made = pd.DataFrame(lines)
+        table = made if table.empty else pd.concat([table, made], ignore_index=True)
+        table.to_csv(path, index=False, float_format="%.6g")
+    return table
+
+
 def main() -> None:
     """Compute every dataset that has no file yet."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -278,13 +292,9 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.datasets:
-        path = options.out / f"{name}.csv"
-        table = pd.read_csv(path) if path.exists() else pd.DataFrame()
-        seeds = tuple(s for s in options.seeds if not len(table) or s not in set(table.seed))
         begun = time.perf_counter()
-        for lines in records(name, seeds, options.device, options.methods) if seeds else ():
-            table = pd.concat([table, pd.DataFrame(lines)], ignore_index=True)
-            table.to_csv(path, index=False, float_format="%.6g")
+        make = partial(records, name, device=options.device, methods=options.methods)
+        table = completed(options.out / f"{name}.csv", options.seeds, make)
         mean = table[table.prerank != "directions"].groupby(["forecast", "method"]).excess.mean()
         print(f"{name}: {time.perf_counter() - begun:.0f} s", mean.round(4).to_dict(), flush=True)
 

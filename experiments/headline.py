@@ -18,17 +18,17 @@ beyond the training on the likelihood, for one seed.
 import argparse
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 import head
 from discrete import DATASETS as DISCRETE
-from head import FITTED, METHODS, judge, scores
+from head import FITTED, METHODS, completed, judge, scores
 from prerank import CalibrationPenalty, GaussianMixture, nll
 from prerank.datasets import DATASETS, PUBLISHED_SEEDS, Table
 from prerank.defaults import PENALTY_PRERANKS
@@ -141,14 +141,10 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.datasets:
-        path = options.out / f"{name}.csv"
-        table = pd.read_csv(path) if path.exists() else pd.DataFrame()
-        seeds = tuple(s for s in options.seeds if not len(table) or s not in set(table.seed))
         begun = time.perf_counter()
-        for lines in records(name, seeds, options.device) if seeds else ():
-            table = pd.concat([table, pd.DataFrame(lines)], ignore_index=True)
-            table.to_csv(path, index=False, float_format="%.6g")
-            print(f"{name}, {len(table)} lines: {time.perf_counter() - begun:.0f} s", flush=True)
+        make = partial(records, name, device=options.device)
+        table = completed(options.out / f"{name}.csv", options.seeds, make)
+        print(f"{name}, {len(table)} lines: {time.perf_counter() - begun:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def adjusted(p_values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.floa
 
 
 def judged_gains(after: pd.DataFrame) -> pd.DataFrame:
-    """Trained cells of an `after` table, with `p_value` and `p_adjusted` of the gain.
+    """Trained cells of an `after` table, with the `p_value` of the gain.
 
     Args:
         after: `dataset`, `strength`, `gain`, `gain_se` and `runs`, as `prerank.study.tables.after`
@@ -71,7 +71,6 @@ def judged_gains(after: pd.DataFrame) -> pd.DataFrame:
     cells = after[after.gain.notna() & (after.strength > 0)].copy()
     ratios = cells.dataset.map(split_ratio)
     cells["p_value"] = overlap_p(cells.gain, cells.gain_se, int(cells.runs.iloc[0]), ratios)
-    cells["p_adjusted"] = adjusted(cells.p_value.to_numpy())
     return cells
 
 

@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
+import curves_page
 import head_page
 import headline_page
 import paper_page
@@ -46,6 +47,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
     "README.md": {"headline": RIVALS["headline"]},
     "docs/index.md": {"headline": RIVALS["headline"]},
     "docs/results/rivals.md": RIVALS,
+    "docs/results/curves.md": _of(curves_page.BLOCKS, "tables/curves/*.csv, predictors.csv"),
     "docs/results/paper.md": _of(paper_page.BLOCKS, STUDY),
     "docs/results/head.md": {name: _of_head(name) for name in head_page.TABLES},
 }

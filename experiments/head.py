@@ -146,7 +146,6 @@ class Problem:
         splits: one for each seed.
         seeds: of the networks.
         device: where to train.
-        n_components: of the mixture.
     """
 
     def __init__(
@@ -155,12 +154,11 @@ class Problem:
         splits: list[Split],
         seeds: tuple[int, ...],
         device: str,
-        n_components: int = 5,
     ) -> None:
         self.name, self.splits, self.seeds = table.name, splits, seeds
         pairs = [(split.train, split.validation) for split in splits]
         self.data = TrainingData.build(table.x, table.y, pairs, device=device)
-        self.network = MixtureNetwork(table.x.shape[1], table.y.shape[1], n_components)
+        self.network = MixtureNetwork(table.x.shape[1], table.y.shape[1])
         runs = [Run(seed + 1000 * k, m) for m, seed in enumerate(seeds) for k in range(MEMBERS)]
         self.theta = train(self.network, self.data, runs, settings=Settings()).theta
 

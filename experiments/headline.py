@@ -47,7 +47,7 @@ FITS: dict[str, head.Fit | None] = {
 BEHIND = {
     "base": tuple(FITS),
     "paper": ("none",),
-    "exact": ("none",),
+    "exact": tuple(FITS),
     "ensemble": ("none", "head"),
 }
 
@@ -98,17 +98,25 @@ class Problem(head.Problem):
             yield "values", round_to(dist, self.data.y[split, self.rows(split, ("train",))])
 
 
-def records(name: str, seeds: tuple[int, ...], device: str) -> Iterator[list[dict[str, Any]]]:
-    """The lines of one dataset, seed by seed."""
-    yield from judged(Problem.published(name, seeds, device))
+def records(
+    name: str, seeds: tuple[int, ...], trained: tuple[int, ...], device: str
+) -> Iterator[list[dict[str, Any]]]:
+    """The lines of some seeds of one dataset; all are trained, for they share a strength."""
+    yield from judged(Problem.published(name, trained, device), seeds=seeds)
 
 
-def judged(problem: Problem) -> Iterator[list[dict[str, Any]]]:
-    """The lines of one problem, seed by seed."""
+def judged(
+    problem: Problem,
+    behind: dict[str, tuple[str, ...]] | None = None,
+    seeds: tuple[int, ...] | None = None,
+) -> Iterator[list[dict[str, Any]]]:
+    """The lines of one problem, by seed: `BEHIND` each forecast, for all seeds if not told."""
     for split, seed in enumerate(problem.seeds):
+        if seeds is not None and seed not in seeds:
+            continue
         lines: list[dict[str, Any]] = []
         before = nll(*problem.named("base", split, ("test",)))
-        for forecast, methods in BEHIND.items():
+        for forecast, methods in (behind or BEHIND).items():
             test, y = problem.named(forecast, split, ("test",))
             for method in methods:
                 fit, begun = FITS[method], time.perf_counter()
@@ -142,7 +150,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.datasets:
         begun = time.perf_counter()
-        make = partial(records, name, device=options.device)
+        make = partial(records, name, trained=tuple(options.seeds), device=options.device)
         table = completed(options.out / f"{name}.csv", options.seeds, make)
         print(f"{name}, {len(table)} lines: {time.perf_counter() - begun:.0f} s", flush=True)
 

@@ -48,6 +48,7 @@ def read(tables: Path) -> pd.DataFrame:
     """
     paths = sorted((tables / "headline").glob("*.csv"))
     lines = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
+    lines = lines[pd.MultiIndex.from_frame(lines[["forecast", "method"]]).isin(list(NAMES))]
     base = lines[(lines.forecast == "base") & (lines.method == "none")]
     ties = base.groupby(["dataset", "judged", "prerank"]).ties.mean()
     tied = pd.MultiIndex.from_frame(lines[["dataset", "judged", "prerank"]])

@@ -1,13 +1,13 @@
-"""Where each way stops working: with few rows, many targets, or a wrong form of the forecast.
+"""Where each way stops working: with few rows or many targets.
 
     PRERANK_DATA=data python experiments/learning_curves.py --out curves [--device cuda]
 
 The networks and methods are those of `headline.py`. `rows`: 100 to 20,000 rows of three large
 datasets, split as published, judged by 3,000 other rows. `targets`: 2 to 30 normal targets with
-outliers (`OutlierRegression`), 3,000 rows. `components`: mixtures of 1 to 10 Gaussians on four
-datasets. Each problem leaves one CSV file with the lines of `headline.py` and what was varied;
-problems that have one are not computed again. Curves of errors are of `squared`, which is unbiased
-for every number of test rows.
+outliers (`OutlierRegression`), 3,000 rows. Each problem leaves one CSV file with the lines of
+`headline.py` and what was varied; problems that have one are not computed again. Curves of errors
+are of `squared`, which is unbiased for every number of test rows. Wrong forms of the forecast are
+those of `predictors.py`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from prerank.datasets import PUBLISHED_SEEDS, OutlierRegression, Table, publishe
 
 SIZES = (100, 300, 1_000, 3_000, 10_000, 20_000)
 TARGETS, SIMULATED = (2, 4, 8, 16, 30), 3_000
-COMPONENTS = (1, 2, 5, 10)
+BEHIND = {"base": ("none", "head"), "paper": ("none",), "exact": ("none",)}
 
 
 class Point(NamedTuple):
@@ -67,13 +67,6 @@ def of_targets(dim: int, device: str) -> Problem:
     return beside(Table("outliers", x, y, ("x0", "x1"), names), SIMULATED, device)
 
 
-def of_components(name: str, count: int, device: str) -> Problem:
-    """A dataset of `headline.py`, and a mixture with so many components."""
-    table = capped(name)
-    splits = [published_split(len(table.x), seed) for seed in PUBLISHED_SEEDS]
-    return Problem(table, splits, PUBLISHED_SEEDS, device, n_components=count)
-
-
 def points() -> Iterator[Point]:
     """All problems, the longest last."""
     for n in SIZES:
@@ -81,19 +74,13 @@ def points() -> Iterator[Point]:
             yield Point("rows", name, n, lambda device, name=name, n=n: of_rows(name, n, device))
     for dim in TARGETS:
         yield Point("targets", "outliers", dim, lambda device, dim=dim: of_targets(dim, device))
-    for count in COMPONENTS:
-        for name in ("households", "air", "births1", "house"):
-            yield Point(
-                *("components", name, count),
-                lambda device, name=name, count=count: of_components(name, count, device),
-            )
 
 
 def main() -> None:
     """Compute every problem that has no file yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--parts", nargs="+", default=["rows", "targets", "components"])
+    parser.add_argument("--parts", nargs="+", default=["rows", "targets"])
     parser.add_argument("--only", nargs="+", help="files to compute, without their ending")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
@@ -104,7 +91,7 @@ def main() -> None:
         if not wanted or path.exists():
             continue
         begun = time.perf_counter()
-        lines = [line for part in judged(point.problem(options.device)) for line in part]
+        lines = [line for part in judged(point.problem(options.device), BEHIND) for line in part]
         table = pd.DataFrame(lines)
         table.insert(0, "varied", point.part)
         table.insert(1, "value", point.value)

@@ -1,40 +1,39 @@
-"""Base predictors before and after the penalty: a Gaussian, a mixture, a flow, an ensemble.
+"""Predictors behind the penalty and the head: a Gaussian, a mixture, a flow, an ensemble.
 
-    PRERANK_DATA=data python experiments/predictors.py --out results
+    PRERANK_DATA=data python experiments/predictors.py --out predictors [--device cuda]
+    python experiments/predictors.py --out predictors --collect predictors.csv
 
-Each predictor is trained on the published splits as the regressors train it: without the penalty to
-the stop, then on from there with it, at every strength. Test rows judge. Every dataset, predictor
-and seed has a file of its own in the folder: a command that is given again goes on where it was,
-and prints the table of what is there.
+Each predictor is trained by likelihood on the published splits of at most `ROWS` rows. From there
+on it is trained with the exact penalty, at the strength that its validation rows choose; or a head
+is fitted behind it, to the validation and calibration rows (behind a flow to `FLOW_ROWS` of them,
+since every step of a fit goes through its networks). Each dataset, predictor and seed leaves a CSV
+file with the lines of `head.py`; those that have one are not computed again.
 """
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
-from prerank import GaussianMixture
-from prerank.datasets import PUBLISHED_SEEDS, Table, load_table, published_split
-from prerank.files import read_json, write_json
+from head import FITTED, capped, judge, scores
+from prerank import CalibrationHead, CalibrationPenalty, GaussianMixture, nll
+from prerank.datasets import PUBLISHED_SEEDS, published_split
+from prerank.defaults import PENALTY_PRERANKS
 from prerank.models import FlowNetwork, MixtureNetwork, Network
-from prerank.penalty import CalibrationPenalty
-from prerank.preranks import parse
-from prerank.training import Run, Settings, TrainingData, evaluate, train, train_calibrated
+from prerank.models.members import FlowMixture
+from prerank.training import Run, Settings, TrainingData, train, train_calibrated
 
-DATASETS = ("households", "births2", "house", "scpf")
-SEEDS = PUBLISHED_SEEDS[:3]
-ROWS = 8000
-PENALTY, JUDGED = "marginal+hdr", ("marginal", "hdr", "copula")
-STRENGTHS = (10.0,)  # what the regressors use where none is given
-SETTINGS = Settings(lr=1e-3, min_steps=10, patience=15, tuning_patience=1, tuning_rate=0.3)
+DATASETS = ("households", "air", "births1", "house")
+ROWS, TEST_ROWS, FLOW_ROWS = 8_000, 2_000, 1_000
+STRENGTHS = (10.0, 100.0)
 MEMBERS = 5
-NAMES = {"before": "before", "0": "on together, no penalty"}
+NONE, TOGETHER, PENALTY, HEAD = "none", "trained together", "penalty", "head"
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,7 @@ class EnsembleNetwork:
         return GaussianMixture(weights, loc, factor, validate_args=False)
 
 
-@dataclass(frozen=True)
-class Predictor:
+class Predictor(NamedTuple):
     """A network for L inputs and D targets, and the draws per row of its penalty."""
 
     network: Callable[[int, int], Network]
@@ -96,97 +94,113 @@ PREDICTORS = {
 }
 
 
-def trained(network: Network, data: TrainingData, seed: int) -> Tensor:
-    """Parameters `(1, P)` without the penalty; members of an ensemble are trained each alone."""
-    if not isinstance(network, EnsembleNetwork):
-        return train(network, data, [Run(seed)], settings=SETTINGS).theta
-    members = train(network.member, data, network.runs(seed), settings=SETTINGS)
-    return members.theta.reshape(1, -1)
+class Problem:
+    """A published split of a dataset, and a predictor that is trained on it."""
 
+    def __init__(self, name: str, predictor: Predictor, seed: int, device: str) -> None:
+        table = capped(name, ROWS)
+        self.split, self.seed = published_split(len(table.x), seed), seed
+        rows = self.split.train, self.split.validation
+        self.data = TrainingData.build(table.x, table.y, [rows], device=device)
+        self.network = predictor.network(table.x.shape[1], table.y.shape[1])
+        self.penalty = CalibrationPenalty(PENALTY_PRERANKS, n_samples=predictor.n_samples)
 
-def judge(table: Table, predictor: Predictor, seed: int) -> list[dict[str, Any]]:
-    """Train one split without and with the penalty, and evaluate on the test rows."""
-    order = torch.randperm(len(table.x), generator=torch.Generator().manual_seed(0))[:ROWS]
-    split = published_split(len(order), seed)
-    x, y = torch.as_tensor(table.x)[order], torch.as_tensor(table.y)[order]
-    data = TrainingData.build(x, y, [(split.train, split.validation)])
-    network = predictor.network(x.shape[1], y.shape[1])
-    begin = time.monotonic()
-    parameters = {"before": trained(network, data, seed)}
-    seconds = {"before": time.monotonic() - begin}
-    penalty = CalibrationPenalty(PENALTY, n_samples=predictor.n_samples)
-    for strength in STRENGTHS:
-        begin = time.monotonic()
-        training = train_calibrated(
-            network,
-            data,
-            [Run(seed)],
-            penalty=penalty,
-            strength=strength,
-            settings=SETTINGS,
-            base=parameters["before"],
+    def base(self) -> Tensor:
+        """Parameters `(1, P)` without the penalty; members of an ensemble are trained alone."""
+        if not isinstance(self.network, EnsembleNetwork):
+            return train(self.network, self.data, [Run(self.seed)], settings=Settings()).theta
+        members = self.network.runs(self.seed)
+        found = train(self.network.member, self.data, members, settings=Settings())
+        return found.theta.reshape(1, -1)
+
+    def penalised(self, base: Tensor) -> tuple[Tensor, float]:
+        """Parameters after the penalty, and its strength."""
+        found = train_calibrated(
+            self.network,
+            self.data,
+            [Run(self.seed)],
+            penalty=self.penalty,
+            strength=STRENGTHS,
+            base=base,
         )
-        parameters[f"{strength:g}"] = training.trained[strength].theta
-        seconds[f"{strength:g}"] = time.monotonic() - begin
-    if isinstance(network, EnsembleNetwork):  # all members together, by likelihood alone
-        begin = time.monotonic()
-        options: Any = {"settings": SETTINGS.tuning, "start": parameters["before"]}
-        parameters["0"] = train(network, data, [Run(seed)], **options).theta
-        seconds["0"] = time.monotonic() - begin
-    records = []
-    for name, theta in parameters.items():
-        held_out = data.x[:, split.test], data.y[:, split.test]
-        found = evaluate(network, theta, *held_out, parse("+".join(JUDGED)))
-        excess = {label: float(found.excess(label)) for label in JUDGED}
-        numbers = {"energy": float(found.energy), "nll": float(found.nll)}
-        records.append({"state": name, "excess": excess, **numbers, "seconds": seconds[name]})
-    return records
+        return found.trained[found.strength].theta, found.strength
 
+    def forecast(self, theta: Tensor, *parts: str) -> tuple[Any, Tensor]:
+        """Predictions and observations of parts of the split."""
+        rows = torch.cat([getattr(self.split, part) for part in parts])
+        if parts == FITTED and isinstance(self.network, FlowNetwork):
+            order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.seed))
+            rows = rows[order[:FLOW_ROWS]]
+        elif parts == ("test",):
+            rows = rows[:TEST_ROWS]
+        x, y = self.data.x[0, rows], self.data.y[0, rows]
+        if isinstance(self.network, FlowNetwork):
+            return FlowMixture([self.network.distribution(theta[0], x)]), y
+        with torch.no_grad():
+            stack = self.network(theta, x[None])
+        return GaussianMixture(stack.logits[0], stack.loc[0], stack.scale_tril[0]), y
 
-def lines(results: dict[tuple[str, str], list[list[dict[str, Any]]]]) -> list[str]:
-    """Rows of a Markdown table: means and standard errors over seeds, excess in units of .0001."""
-    found = []
-    for (dataset, name), units in results.items():
-        before = [unit[0] for unit in units]
-        for place, first in enumerate(units[0]):
-            mine = [unit[place] for unit in units]
-            cells = [_with_error([1e4 * r["excess"][label] for r in mine]) for label in JUDGED]
-            energy = sum(r["energy"] for r in mine) / sum(r["energy"] for r in before)
-            cells += [
-                f"{energy - 1:+.1%}" if place else f"{np.mean([r['energy'] for r in mine]):.3f}"
-            ]
-            cells += [f"{np.median([r['nll'] for r in mine]):.2f}"]
-            state = NAMES.get(first["state"], f"penalty, strength {first['state']}")
-            found.append(f"| {dataset} | {name} | {state} | {' | '.join(cells)} |")
-    return found
+    def methods(self) -> Iterator[tuple[str, Any, dict[str, float]]]:
+        """Name, forecast of the test rows, strength and seconds of every method."""
+        base = self.base()
+        test, _ = self.forecast(base, "test")
+        yield NONE, test, {"strength": 0.0, "seconds": 0.0}
+        if isinstance(self.network, EnsembleNetwork):  # what the penalty alone does not explain
+            begun = time.perf_counter()
+            tuning: Any = {"settings": Settings().tuning, "start": base}
+            theta = train(self.network, self.data, [Run(self.seed)], **tuning).theta
+            about = {"strength": 0.0, "seconds": time.perf_counter() - begun}
+            yield TOGETHER, self.forecast(theta, "test")[0], about
+        begun = time.perf_counter()
+        theta, strength = self.penalised(base)
+        about = {"strength": strength, "seconds": time.perf_counter() - begun}
+        yield PENALTY, self.forecast(theta, "test")[0], about
+        begun = time.perf_counter()
+        head = CalibrationHead(seed=self.seed).fit(*self.forecast(base, *FITTED))
+        yield HEAD, head(test), {"strength": 0.0, "seconds": time.perf_counter() - begun}
 
-
-def _with_error(values: list[float]) -> str:
-    if len(values) < 2:
-        return f"{values[0]:.0f}"
-    return f"{np.mean(values):.0f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.0f}"
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Scores and errors of all methods."""
+        before: Any = None
+        y = self.data.y[0, self.split.test[:TEST_ROWS]]
+        for method, dist, about in self.methods():
+            before = nll(dist, y) if before is None else before
+            line = {"method": method, "rows": len(y), "trained": len(self.split.train)}
+            line |= {**about, **scores(dist, y, before, self.seed)}
+            yield from (line | row for row in judge(dist, y, self.seed))
 
 
 def main() -> None:
-    """Run the experiment from the command line."""
+    """Compute what has no file yet, or put all files into one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="+", default=list(DATASETS))
     parser.add_argument("--predictors", nargs="+", default=list(PREDICTORS), choices=PREDICTORS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(PUBLISHED_SEEDS))
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--collect", type=Path, help="compute nothing, write all lines here")
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
-    results: dict[tuple[str, str], list[list[dict[str, Any]]]] = {}
-    for dataset in options.datasets:
-        for name in options.predictors:
-            for seed in options.seeds:
-                file = options.out / f"{dataset}-{name.replace(' ', '-')}-{seed}.json"
-                if not file.exists():
-                    records = judge(load_table(dataset), PREDICTORS[name], seed)
-                    write_json(file, {"records": records})
-                unit = read_json(file)["records"]
-                results.setdefault((dataset, name), []).append(unit)
-                print(f"{file.stem}: {sum(r['seconds'] for r in unit):.0f} s", flush=True)
-    print("\n".join(lines(results)))
+    units = [
+        ({"dataset": dataset, "forecast": name, "seed": seed}, f"{dataset}-{name}-{seed}.csv")
+        for dataset in options.datasets
+        for name in options.predictors
+        for seed in options.seeds
+    ]
+    files = [(unit, options.out / file.replace(" ", "-")) for unit, file in units]
+    if options.collect:
+        found = [pd.read_csv(path) for _, path in files if path.exists()]
+        pd.concat(found).to_csv(options.collect, index=False, float_format="%.6g")
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    for unit, path in files:
+        if not path.exists():
+            begun = time.perf_counter()
+            about: dict[str, Any] = unit
+            predictor = PREDICTORS[about["forecast"]]
+            problem = Problem(about["dataset"], predictor, about["seed"], options.device)
+            lines = [about | line for line in problem.lines()]
+            pd.DataFrame(lines).to_csv(path, index=False, float_format="%.6g")
+            print(f"{path.stem}: {time.perf_counter() - begun:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

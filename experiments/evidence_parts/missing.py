@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evidence_parts.sizes import LEVEL, ROWS, calibrated
 from prerank import Ensemble, diagnose
-from prerank.calibration.evidence import ALL
+from prerank.calibration.error_table import ALL
 
 TARGETS = 4
 SHARES = (0.0, 0.1, 0.25, 0.5)  # of the values of each target

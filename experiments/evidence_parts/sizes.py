@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, MultivariateNormal, Poisson
 
 from prerank import Ensemble, GaussianMixture, diagnose
-from prerank.calibration.evidence import ALL
+from prerank.calibration.error_table import ALL
 
 ROWS, LEVEL = 200, 0.05
 FORECASTS = ("mixture", "ensemble of 20", "counts with ties")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from prerank.calibration.evidence import findings_of
+from prerank.calibration.error_table import findings_of
 from prerank.calibration.uniformity import component_p_values, joint_p_value, smallest_rank
 from prerank.pits import ProjectedPIT
 from prerank.preranks import parse

@@ -15,7 +15,7 @@ from named_fields import EVENT, fields, plain
 from prerank import CalibrationHead, Ensemble, Monitor, compare, diagnose, diagnose_where, pit
 from prerank.calibration import histogram_band, pit_histogram
 from prerank.calibration.dependent_rows import row_units
-from prerank.calibration.evidence import ALL, Finding
+from prerank.calibration.error_table import ALL, Finding
 from prerank.calibration.gaps import available_rows
 from prerank.calibration.periods import period_means, periods_of
 from prerank.calibration.rotations import dependent_histogram_band

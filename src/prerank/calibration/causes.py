@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prerank.calibration.dependence import Dependence, dependence_given_margins
 from prerank.calibration.dependent_rows import DependentRows
-from prerank.calibration.evidence import ALL, Finding, pits_of_model
+from prerank.calibration.error_table import ALL, Finding, pits_of_model
 from prerank.calibration.gaps import available_rows, gap_sizes
 from prerank.calibration.nulls import holm
 from prerank.calibration.sample_places import places_hold, sample_places

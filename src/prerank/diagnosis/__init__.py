@@ -1,6 +1,6 @@
 """Diagnosis: calibration for every pre-rank, and what it means."""
 
-from prerank.calibration.evidence import ALL, Finding
+from prerank.calibration.error_table import ALL, Finding
 from prerank.diagnosis.comparison import Comparison, compare
 from prerank.diagnosis.diagnoser import Diagnoser
 from prerank.diagnosis.diagnoses import Diagnosis

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from prerank.calibration.causes import MARGINAL
-from prerank.calibration.evidence import ALL, Finding
+from prerank.calibration.error_table import ALL, Finding
 from prerank.report.wording import listed
 
 __all__ = ["absence_words"]

@@ -13,7 +13,8 @@ from torch import Tensor
 from prerank.calibration import ReliabilityCurve, default_bins, pce_floor
 from prerank.calibration.causes import MARGINAL, Causes
 from prerank.calibration.dependent_rows import DependentRows
-from prerank.calibration.evidence import ALL, Finding, bar_band, curve_band, evidence_of
+from prerank.calibration.error_table import ALL, Finding
+from prerank.calibration.evidence import bar_band, curve_band, evidence_of
 from prerank.calibration.gaps import curve_of, fewest_pits, histogram_of, period_means_of
 from prerank.calibration.periods import periods_of
 from prerank.calibration.pit_counts import PITCounts

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from prerank.calibration.evidence import ALL, POWERLESS_TIES, Finding
+from prerank.calibration.error_table import ALL, POWERLESS_TIES, Finding
 from prerank.defaults import BAND_LEVEL
 from prerank.diagnosis.verdict import Verdict
 from prerank.errors import InputError

@@ -10,7 +10,7 @@ from torch.distributions import Distribution, TransformedDistribution
 
 from prerank.calibration.causes import causes_of
 from prerank.calibration.dependent_rows import DependentRows
-from prerank.calibration.evidence import findings_of
+from prerank.calibration.error_table import findings_of
 from prerank.calibration.pit_counts import PITCounts
 from prerank.calibration.serial_correlation import SerialCorrelation, serial_correlations
 from prerank.calibration.stand_ins import StandIns

@@ -14,7 +14,7 @@ from prerank.adapters.dimension_matching import Names
 from prerank.adapters.named_arguments import NamedCall, accepts_names, refuse_names
 from prerank.calibration import member_remarks, tie_remarks
 from prerank.calibration.dependent_rows import row_units
-from prerank.calibration.evidence import corrected_findings
+from prerank.calibration.error_table import corrected_findings
 from prerank.coordinates import label_texts
 from prerank.defaults import LEVELS, MANY_ROWS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
 from prerank.diagnosis.diagnoser import Diagnoser

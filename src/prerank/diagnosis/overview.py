@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from prerank.calibration import pce_floor
 from prerank.calibration.causes import Causes
 from prerank.calibration.decision import DEGREES, detectable_excess, is_blunt
-from prerank.calibration.evidence import ALL, POWERLESS_TIES, Finding
+from prerank.calibration.error_table import ALL, POWERLESS_TIES, Finding
 from prerank.diagnosis.verdict import Verdict
 from prerank.report.error_plot import Badge, ErrorMark, ErrorPlot, ErrorRow
 from prerank.report.explanations import explanation_of

@@ -1,8 +1,9 @@
 """How long the units of a study will take on this machine's CPU, before any of them starts."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
@@ -16,7 +17,7 @@ from prerank.study.rows import Unit
 from prerank.study.runner import unit_cost, unit_runs
 from prerank.training import Run, Trainer, TrainingData
 
-__all__ = ["expected_seconds"]
+__all__ = ["Speed", "expected_seconds"]
 
 _EPOCHS = 8  # times the patience: when a training often stops
 _TUNING = 2  # the same for a fine-tuning, whose patience is longer
@@ -26,7 +27,21 @@ _START = 4.0  # seconds of a worker process
 _STEPS, _TIMED = 2, 3  # steps in an epoch, and epochs, of the measurement
 
 
-def expected_seconds(plan: Plan, units: Sequence[Unit], *, workers: int = 1) -> float:
+class Speed(NamedTuple):
+    """How fast a machine is.
+
+    Attributes:
+        slowness: its times over those of the machine on which judging and heads were measured.
+        steps: seconds of a step of all seeds, by dataset.
+    """
+
+    slowness: float
+    steps: Mapping[str, float]
+
+
+def expected_seconds(
+    plan: Plan, units: Sequence[Unit], *, workers: int = 1, speed: Speed | None = None
+) -> float:
     """Seconds until units are done, from the measured time of a few steps of their networks.
 
     When a training stops is not known before: the estimate is usually good to a factor of 2, and
@@ -37,25 +52,19 @@ def expected_seconds(plan: Plan, units: Sequence[Unit], *, workers: int = 1) -> 
         plan: of the study.
         units: that are left; their datasets are on this machine.
         workers: processes that work at a time, with one thread each.
+        speed: of the machine; measured by default.
 
     Example:
         >>> quick = Plan.preset("quick")
         >>> unit = Unit("ar1", "none")
-        >>> 0 < expected_seconds(quick, [unit]) < expected_seconds(
-        ...     quick, [unit, Unit("ar1", "hdr")]
-        ... )
-        True
+        >>> speed = Speed(slowness=1.0, steps={"ar1": 0.002})
+        >>> round(expected_seconds(quick, [unit], speed=speed), 1)
+        0.7
     """
     if not units:
         return 0.0
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as workers have it
-    try:
-        slowness = measured_slowness()
-        shapes = {name: _shape(name) for name in dict.fromkeys(unit.dataset for unit in units)}
-        steps = {name: _step_seconds(plan, *shape[1:]) for name, shape in shapes.items()}
-    finally:
-        torch.set_num_threads(threads)
+    shapes = {name: _shape(name) for name in dict.fromkeys(unit.dataset for unit in units)}
+    slowness, steps = speed or _measured(plan, shapes)
     total, longest = 0.0, 0.0
     for name, shape in shapes.items():
         own = [unit.variant for unit in units if unit.dataset == name]
@@ -70,6 +79,17 @@ def expected_seconds(plan: Plan, units: Sequence[Unit], *, workers: int = 1) -> 
         total += first + sum(seconds.values())
         longest = max(longest, first + max(seconds.values(), default=0.0))
     return max(longest, total / workers) + (slowness * _START if workers > 1 else 0.0)
+
+
+def _measured(plan: Plan, shapes: Mapping[str, tuple[int, int, int]]) -> Speed:
+    """The speed of this machine, with one thread, as workers have it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        steps = {name: _step_seconds(plan, *shape[1:]) for name, shape in shapes.items()}
+        return Speed(measured_slowness(), steps)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _training(plan: Plan, variant: str, rows: int) -> float:

@@ -1,27 +1,15 @@
 """The ensemble of `experiments/predictors.py`: networks whose Gaussians make one mixture."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
-import pytest
 import torch
 
+from predictors import EnsembleNetwork
 from prerank.datasets import AR1Regression, published_split
 from prerank.models import MixtureNetwork
 from prerank.penalty import CalibrationPenalty
 from prerank.training import Objective, Run, Settings, TrainingData, train
 
-FILE = Path(__file__).parents[2] / "experiments" / "predictors.py"
-if not FILE.exists():
-    pytest.skip(f"{FILE} is not in this copy of the source", allow_module_level=True)
-_SPEC = importlib.util.spec_from_file_location("predictors", FILE)
-predictors = importlib.util.module_from_spec(_SPEC)
-sys.modules["predictors"] = predictors  # dataclasses look their module up
-_SPEC.loader.exec_module(predictors)
-
 MEMBER = MixtureNetwork(2, 3, n_components=1, hidden=(8,))
-NETWORK = predictors.EnsembleNetwork(MEMBER, 4)
+NETWORK = EnsembleNetwork(MEMBER, 4)
 
 
 def test_its_density_is_the_mean_of_the_members():

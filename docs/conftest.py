@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+collect_ignore = ["gallery"]  # copies of the examples, which the build of the pages makes and runs
+
 
 @pytest.fixture(autouse=True)
 def _empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-collect_ignore = ["gallery"]  # copies of the examples, which the build of the pages makes and runs
+# Settings of the build, and what it makes: copies of the examples, which it runs itself.
+collect_ignore = ["conf.py", "gallery"]
 
 
 @pytest.fixture(autouse=True)

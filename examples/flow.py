@@ -1,7 +1,7 @@
 """Flow: when the targets lie on a curve
 ========================================
 
-A robot arm is told two angles, and its joints miss them by some degrees. Its hand then lies on a
+A robot arm is sent two angles, and its joints miss them by some degrees. Its hand then lies on a
 bent strip, which no ellipse covers. Is a normalising flow, which can bend, calibrated by itself?
 
 The data is simulated, with a known truth: two joints with independent normal errors, that of the

@@ -163,24 +163,28 @@ def test_the_gallery_has_all_examples_and_is_found(pages):
         assert any(address.endswith("gallery/index.html") for address in pages[page].addresses)
 
 
-NONE = "No evidence of miscalibration"
-
-
 @pytest.mark.parametrize(
-    ("name", "words", "before", "after"),
-    [
-        ("weather_stations", "iscalib", "narrow in Lend; and the dependence is wrong", NONE),
-        ("house_prices", "iscalib", "observed values skewed to the right", NONE),
-        ("births", "iscalib", "several modes", NONE),
-        ("flow", "flow", "iscalibrated: ", NONE),
-        ("monitoring", "alarm", "alarm in week", "alarm: False"),
-        ("energy_load", "", "narrow in every target", "after below 3 °C; PITs too small"),
-    ],
+    "name", ["weather_stations", "house_prices", "births", "flow", "monitoring"]
 )
-def test_a_fault_is_found_and_repaired(name, words, before, after):
-    lines = lines_of(name, words)
-    assert any(before in line for line in lines)
-    assert after in lines[-1]
+def test_a_fault_is_found_and_repaired(name):
+    first, *_, last = lines_of(name, "iscalib")
+    assert re.search("Moderately|Strongly", first)
+    # Slight ones may come and go: training makes much of how a processor rounds.
+    assert not re.search("Moderately|Strongly", last)
+
+
+def test_a_region_is_found_and_repaired():
+    text = printed("energy_load")
+    bound = float(re.search(r"temperature below (\S+) .*: predictions too narrow", text)[1])
+    assert abs(bound - 3) < 0.5  # 30 rows of 2,000 in each half degree
+    assert re.search("PITs too small [^;]* in before below 3 °C", text)
+    assert re.search("within the 95 % band in [^;]*after below 3 °C", text)
+
+
+def test_the_monitor_alarms_after_the_change_and_not_after_the_repair():
+    text = printed("monitoring")
+    assert 26 <= int(re.search(r"alarm in week (\d+)", text)[1]) < 38
+    assert text.rstrip().endswith("alarm: False")
 
 
 def test_a_repaired_posterior_is_nearly_the_true_one():

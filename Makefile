@@ -74,7 +74,7 @@ test-compiled: .venv-compiled/.installed ## kernels in numba against their plain
 	PRERANK_REQUIRED=numba $(QUIETLY) .venv-compiled/bin/python -m pytest -n 2 tests/numerics/test_cpu_kernels.py
 
 docs: $(STAMP) ## the documentation, into build/docs/, and its tests
-	@rm -rf build/docs
+	@rm -rf build/docs docs/gallery
 	$(QUIETLY) $(BIN)/sphinx-build --nitpicky --fail-on-warning --keep-going --quiet docs build/docs
 	$(PYTEST) -n 0 -m site tests/docs
 
@@ -126,7 +126,7 @@ audit: .venv-supply/.installed ## look known vulnerabilities of all locked packa
 	@.venv-supply/bin/python .ci/audit.py requirements*.txt
 
 clean: ## remove the environments, builds, caches and what the demonstration wrote
-	rm -rf $(VENV) .venv-adapters .venv-skpro .venv-compiled .venv-supply build dist prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-adapters .venv-skpro .venv-compiled .venv-supply build dist docs/gallery prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv-%/.installed: requirements-%.txt $(STAMP)

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from sphinx_gallery.sorting import ExplicitOrder
+
 import prerank
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -15,9 +17,9 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "extensions.examples",
     "extensions.mathml",
     "extensions.names",
+    "sphinx_gallery.gen_gallery",
 ]
 default_role = "code"  # what single backticks are in the docstrings
 nitpicky = True
@@ -44,3 +46,32 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_attr_annotations = False  # types stand in the signatures
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": "",  # every script is run
+    "ignore_pattern": "lightning",  # which is not among the locked libraries
+    "within_subsection_order": ExplicitOrder(
+        f"{name}.py"
+        for name in (
+            "weather_stations",
+            "energy_load",
+            "house_prices",
+            "births",
+            "posterior",
+            "flow",
+            "ensemble_repaired",
+            "monitoring",
+            "own_loop",
+            "real_data",
+        )
+    ),
+    "capture_repr": (),  # what is shown is what is printed
+    "reset_modules": ("matplotlib", "extensions.strictness.strict"),
+    "reset_modules_order": "both",
+    "remove_config_comments": True,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 1e6,  # times are those of a busy machine
+}

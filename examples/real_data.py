@@ -1,15 +1,15 @@
-"""Fit a calibrated regressor to a dataset that comes with scikit-learn, and see what changed.
+"""Real data: a regressor with a penalty
+========================================
 
 Four measurements of breast tumours at their worst are predicted jointly from four of their means.
-One Gaussian has to compromise there: the targets are skewed. The network is trained without the
-penalty first and then with it, and both are judged on rows that neither has seen.
-Run it with a folder for the picture: python real_data.py .
+The targets are skewed, and one Gaussian has to compromise there. How much of that does a penalty
+repair on a small real dataset, which comes with scikit-learn?
 """
 
-import sys
-from pathlib import Path
-
-from matplotlib.figure import Figure
+# %%
+# The network is trained without the penalty first and then with it. Both are judged on rows that
+# neither has seen.
+import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
@@ -32,6 +32,9 @@ model = prerank.MixtureRegressor(
 )
 model.fit(x, y)
 
+# %%
+# Before and after
+# ----------------
 found = {}
 for name, fitted in {"before": model.without_penalty(), "after": model}.items():
     found[name] = fitted.diagnose(x_test, y_test)
@@ -42,13 +45,15 @@ for name, fitted in {"before": model.without_penalty(), "after": model}.items():
 print(found["before"].verdict().headline)
 print(found["after"].verdict().headline)
 
+# %%
+# Before, the spread between the targets (``scale``) and the density (``hdr``) are clearly off. The
+# penalty takes away four fifths of both errors. On 190 rows there is no evidence left against
+# ``scale``; the tails of ``hdr`` still fail, and the targets are more skewed than predicted. That
+# is one split of a small dataset, and the pre-ranks of the penalty were chosen after looking at it:
+# with ``"marginal+scale+hdr"``, without ``dependency``, the last was worse after the penalty than
+# before. A penalty repairs what it looks at; what it does not, such as the principal components
+# here, need not follow. The results on 14 datasets have seeds and standard errors.
 shown = ("scale", "hdr")
-grid = ReliabilityGrid(
-    {
-        name: [display for display in diagnosis.displays() if display.label in shown]
-        for name, diagnosis in found.items()
-    }
-)
-figure = Figure(figsize=grid.size, layout="constrained")
-grid.plot(figure)
-figure.savefig(Path(sys.argv[1]) / "real_data.png", dpi=120)
+rows = {name: [one for one in d.displays() if one.label in shown] for name, d in found.items()}
+grid = ReliabilityGrid(rows).plot()
+plt.show()

@@ -52,8 +52,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def large(monkeypatch):
     """Files of any size are large, and blocks have 20 rows."""
-    blocks, block = NamedForecast.blocks, 20 * MEMBERS * 6
-    monkeypatch.setattr(NamedForecast, "blocks", lambda self: blocks(self, block))
+    slices, block = NamedForecast.slices, 20 * MEMBERS * 6
+    monkeypatch.setattr(NamedForecast, "slices", lambda self, values=block: slices(self, values))
 
     def switch():
         for module in (grid_pairs, measurement, import_module("prerank.cli.diagnose")):
@@ -154,7 +154,7 @@ def test_rows_are_read_by_the_longest_dimension_if_places_of_the_first_are_large
         monkeypatch.setattr(grid_pairs, "_AT_ONCE", most)
         findings.append(json.loads(call(*words).stdout)["findings"][0])
     assert slice(1, 2) in sizes
-    assert [places.stop for places in sizes][-6:] == [20, 40, 60, 80, 100, TIMES - 7]
+    assert {places.stop for places in sizes} >= {20, 40, 60, 80, 100, TIMES - 7}
     assert abs(findings[0]["pce"] - findings[1]["pce"]) < 1 / (MEMBERS + 1)
 
 

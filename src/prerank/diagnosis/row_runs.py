@@ -50,6 +50,7 @@ def in_runs(forecast: NamedForecast, diagnoser: Diagnoser, engine: object = None
         The diagnoser.
     """
     runs = _runs(forecast, diagnoser)
+    parts: Iterable[Diagnoser]
     if engine is None:
         parts = (_counted(one, map(whole.at, whole.slices())) for one, whole in runs)
     else:

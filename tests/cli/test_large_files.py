@@ -29,13 +29,13 @@ NAMED = ("--member", "number", "--target", "station,lead", "--preranks", "margin
 KINDS = ("zarr", "nc")
 
 
-def written(dataset, path):
+def written(dataset, path, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # format 2 has text, too
         if path.suffix == ".zarr":
-            dataset.to_zarr(path, zarr_format=2, consolidated=False)
+            dataset.to_zarr(path, zarr_format=2, consolidated=False, **options)
         else:
-            dataset.to_netcdf(path, engine="h5netcdf")
+            dataset.to_netcdf(path, engine="h5netcdf", **options)
     return path
 
 
@@ -136,6 +136,23 @@ def test_missing_values_are_refused_or_left_out(folder, large, tmp_path):
     done = call(*words, "--missing", "available")
     used = {row["component"]: row["n"] for row in json.loads(done.stdout)["findings"][:7]}
     assert (used["all"], used["t2m/Bonn/6"], used["t2m/Oslo/6"]) == (113, 112, 113)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_that_shows_when_values_are_read_names_the_file(kind, folder, large, tmp_path):
+    path = tmp_path / f"fc.{kind}"
+    packed = {"nc": {"zlib": True, "chunksizes": SAMPLES.shape}}.get(kind, {})
+    written(SAMPLES.to_dataset(), path, encoding={"t2m": packed})
+    file = max((path, *path.rglob("*")), key=lambda one: one.stat().st_size)
+    values = file.read_bytes()
+    middle = len(values) // 2
+    rest = b"" if kind == "zarr" else bytes(4000) + values[middle + 4000 :]  # of a chunk
+    file.write_bytes(values[:middle] + rest)
+    large()
+    done = call("diagnose", "--samples", path, "--observations", folder / "obs.nc", *NAMED)
+    assert done.exit_code == 1
+    kinds = {"zarr": "zarr store", "nc": "netCDF file"}
+    assert done.stderr.startswith(f"Error: {path}: not a {kinds[kind]} that can be read: ")
 
 
 def test_rows_are_read_by_the_longest_dimension_if_places_of_the_first_are_large(

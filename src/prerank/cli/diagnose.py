@@ -228,7 +228,7 @@ def _judged(
         with working("diagnosing", quiet):
             if pair is None:
                 return _at_once(forecasts, options)
-            with naming(Path(f"{files[0]} (dist) and {files[1]} (y)")):
+            with naming(Path(f"{files[0]} (dist) and {files[1]} (y)"), *files):
                 return _in_blocks(pair, columns, options)
 
 

@@ -21,7 +21,7 @@ from prerank.files.alignment import (
 )
 from prerank.files.forecast_files import check_choices, grid_of, names_of, unjudged_remarks
 from prerank.files.frames import naming
-from prerank.files.netcdf import NETCDF, ZARR, open_grid
+from prerank.files.netcdf import NETCDF, ZARR, open_grid, stored_values
 from prerank.files.sample_grids import SampleGrid
 from prerank.files.user_tables import Names
 
@@ -227,7 +227,5 @@ def _in_order(grid: SampleGrid, rows: Sequence[str]) -> list[str]:
 def _variables(grid: SampleGrid, names: Sequence[str], aside: Sequence[str]) -> "xr.Dataset":
     """Some variables; without their units, since targets are judged as they are."""
     kept = [*names, *(name for name in aside if name in grid.dataset.data_vars)]
-    bare = {name: grid.dataset.variables[name].copy(deep=False) for name in names}
-    for variable in bare.values():
-        variable.attrs = {}
-    return grid.dataset[kept].assign(bare)
+    stored = {name: stored_values(grid.path, grid.dataset.variables[name]) for name in names}
+    return grid.dataset[kept].assign(stored)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy.typing as npt
+
 from prerank.errors import InputError
 from prerank.files.disk import check_size
 from prerank.files.frames import naming
@@ -15,7 +17,7 @@ from prerank.files.frames import naming
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["NETCDF", "ZARR", "dataset_bytes", "open_grid", "read_grid"]
+__all__ = ["NETCDF", "ZARR", "dataset_bytes", "open_grid", "read_grid", "stored_values"]
 
 NETCDF = (".nc", ".nc4", ".netcdf")
 """Suffixes of netCDF files."""
@@ -48,6 +50,26 @@ def read_grid(path: Path) -> "xr.Dataset":
     """
     with open_grid(path) as dataset, _refusing(path):
         return dataset.load()
+
+
+def stored_values(path: Path, variable: "xr.Variable") -> "xr.Variable":
+    """The values of a variable of an open file, whose errors name the file when they are read."""
+    import xarray as xr
+    from xarray.core import indexing
+
+    def read(key: Any) -> npt.NDArray[Any]:
+        with _refusing(path):
+            return variable[key].to_numpy()
+
+    class Stored(xr.backends.BackendArray):
+        shape, dtype = variable.shape, variable.dtype
+
+        def __getitem__(self, key: Any) -> Any:
+            outer = indexing.IndexingSupport.OUTER
+            return indexing.explicit_indexing_adapter(key, variable.shape, outer, read)
+
+    values = indexing.LazilyIndexedArray(Stored())
+    return xr.Variable(variable.dims, values, encoding=variable.encoding)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
-"""Diagnoses of lazy arrays: time beside numpy's sort of the same members, and memory.
+r"""Diagnoses of lazy arrays: time beside numpy's sort of the same members, and memory.
 
     python benchmarks/blocks.py --out docs/results/tables/blocks.csv
+    python benchmarks/blocks.py --growth --out docs/results/tables/growth.csv \
+        --figure docs/results/figures/growth.png
 
 Each line comes from a process of its own. Members are float32 and made chunk by chunk with dask,
 from a seed for each chunk, in the thread that diagnoses them. Times are CPU nanoseconds for each
@@ -28,6 +30,10 @@ CLASSIC = "multivariate_rank+average_rank+band_depth+energy_score"
 EVERY = f"{LINEAR}+{POINTWISE}+copula+{CLASSIC}"
 QUICK = f"marginal+location+{POINTWISE}+copula"
 CHUNK_VALUES = 2**23
+GROWN = (50_000, 50, 16)
+SIZES = ("cases", "members", "D")
+NUMBERS = dict.fromkeys(SIZES, "") | {"prerank ns": "diagnose", "sort ns": "numpy.sort"}
+"""Columns that are drawn, with their words."""
 
 Line = dict[str, str | int | float]
 
@@ -40,6 +46,44 @@ def lines(largest: int, preranks: str) -> list[tuple[int, int, int, str, bool]]:
     found += [(20_000, 50, dim, QUICK, False) for dim in (16, 128)]
     found += [(100_000, 50, 64, "marginal", timed) for timed in (True, False)]
     return [*found, (largest, 50, 64, preranks, False)] if largest else found
+
+
+def growth() -> list[tuple[int, int, int, str, bool]]:
+    """Lines in which one of cases, members and D grows by factors of two or so."""
+    found = [(cases, *GROWN[1:]) for cases in (12_500, 25_000, 50_000, 100_000, 200_000)]
+    found += [(GROWN[0], members, GROWN[2]) for members in (10, 25, 100, 200)]
+    found += [(*GROWN[:2], dim) for dim in (4, 8, 32, 64)]
+    return [(*sizes, QUICK, False) for sizes in found]
+
+
+def draw(table: Path, figure: Path) -> None:
+    """CPU seconds over cases, members and D, beside those of the sort."""
+    import matplotlib.pyplot as plt
+
+    with table.open() as file:
+        lines = [
+            {k: float(v) for k, v in row.items() if k in NUMBERS} for row in csv.DictReader(file)
+        ]
+    panels, axes = plt.subplots(1, 3, figsize=(10, 3), sharey=True, layout="constrained")
+    for k, (name, ax) in enumerate(zip(SIZES, axes, strict=True)):
+        others = [(other, GROWN[i]) for i, other in enumerate(SIZES) if i != k]
+        own = [line for line in lines if all(line[other] == size for other, size in others)]
+        own.sort(key=lambda line: line[name])
+        at = [line[name] for line in own]
+        values = [line["cases"] * line["members"] * line["D"] * 1e-9 for line in own]
+        for column, words in NUMBERS.items():
+            if words:
+                times = [line[column] * count for line, count in zip(own, values, strict=True)]
+                ax.loglog(at, times, "o-", label=words)
+        fixed = ", ".join(f"{other} = {size:,}" for other, size in others)
+        ax.set_xlabel(name)
+        ax.set_title(fixed, fontsize="medium")
+        ax.set_xticks(at, [f"{size:,.0f}" for size in at], rotation=30, minor=False)
+        ax.minorticks_off()
+    axes[0].set_ylabel("CPU seconds")
+    axes[0].legend()
+    panels.savefig(figure, dpi=130)
+    plt.close(panels)
 
 
 def measured(cases: int, members: int, dim: int, preranks: str, timed: bool) -> Line:
@@ -139,8 +183,10 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=1_000_000, help="cases of the last line")
     parser.add_argument("--only-largest", action="store_true")
     parser.add_argument("--preranks", default=FEW, help="of the last line")
+    parser.add_argument("--growth", action="store_true", help="the lines of growth alone")
+    parser.add_argument("--figure", type=Path, help="picture of the growth")
     options = parser.parse_args()
-    chosen = lines(options.largest, options.preranks)
+    chosen = growth() if options.growth else lines(options.largest, options.preranks)
     fresh = multiprocessing.get_context("spawn")
     with options.out.open("w", newline="") as file:
         writer = None
@@ -154,6 +200,8 @@ def main() -> None:
                 {k: round(v, 3) if isinstance(v, float) else v for k, v in line.items()}
             )
             file.flush()
+    if options.figure is not None:
+        draw(options.out, options.figure)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,10 @@ MANY_ROWS = 2**16
 """Number of rows above which a diagnosis goes over them in blocks and keeps only counts of the
 null, and whose levels the tests of uniformity have from there on."""
 
+MANY_VALUES = 2**26
+"""Number of members' values above which a diagnosis of arrays of xarray goes over them in blocks,
+and the command line reads netCDF files and zarr stores so."""
+
 KEPT_ROWS = 2**18
 """Rows of a diagnosis in blocks whose PITs are kept; of the others there are counts."""
 

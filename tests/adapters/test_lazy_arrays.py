@@ -14,7 +14,7 @@ from cli.commands import call
 from named_fields import EVENT, MEMBERS, TIMES, fields, shuffled
 from prerank.adapters import named_forecast
 from prerank.adapters.named_forecasts import NamedForecast
-from prerank.diagnosis import measurement
+from prerank.diagnosis import Diagnoser, measurement
 from prerank.errors import InputError
 from prerank.files import read_forecasts, read_samples
 
@@ -142,23 +142,22 @@ def test_stores_that_do_harm_are_refused(case, tmp_path):
         read_forecasts(path, tmp_path / "y.csv")
 
 
-def test_many_rows_are_diagnosed_in_blocks(monkeypatch):
+def test_many_rows_are_diagnosed_in_blocks(monkeypatch, small_blocks):
     """PITs are uniform within ranks at random, so errors of 20 members differ by less than 1/20."""
     whole = prerank.diagnose(SAMPLES, Y, target=EVENT, preranks="marginal+scale")
-    sizes, blocks = [], NamedForecast.blocks
+    sizes, update = [], Diagnoser.update
 
-    def small(forecast):
-        for dist, y in blocks(forecast, BLOCK):
-            sizes.append(len(y))
-            yield dist, y
+    def counting(diagnoser, dist, y):
+        sizes.append(len(y))
+        update(diagnoser, dist, y)
 
-    monkeypatch.setattr(NamedForecast, "blocks", small)
+    monkeypatch.setattr(Diagnoser, "update", counting)
     monkeypatch.setattr(measurement, "MANY_ROWS", 50)
     lazy = prerank.diagnose(
         SAMPLES.chunk(time=20), Y.chunk(time=30), target=EVENT, preranks="marginal+scale"
     )
-    assert len(sizes) > 1
-    assert sum(sizes) == lazy.n == whole.n
+    assert sizes == 6 * [20]
+    assert lazy.n == whole.n
     assert lazy.units == whole.units
     for one, other in zip(lazy.findings, whole.findings, strict=True):
         assert (one.prerank, one.component) == (other.prerank, other.component)
@@ -191,13 +190,17 @@ def small_blocks(monkeypatch):
 @pytest.mark.parametrize(
     "scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)]
 )
-def test_dask_counts_rows_where_it_computes_them(scheduler, small_blocks):
+def test_dask_counts_rows_where_it_computes_them(scheduler, small_blocks, monkeypatch):
     expected = prerank.diagnose(SAMPLES, Y, target=EVENT, preranks="marginal+scale")
     with dask.config.set(scheduler=scheduler, num_workers=2):
         found = lazy_diagnosis(engine="dask", preranks="marginal+scale")
         again = lazy_diagnosis(engine="dask", preranks="marginal+scale")
     same_ranks(found, expected)
     assert found.records() == again.records()  # whatever the order in which parts are done
+    monkeypatch.setattr(measurement, "MANY_ROWS", 50)
+    with dask.config.set(scheduler="threads"):
+        here = lazy_diagnosis(preranks="marginal+scale")
+    assert found.records() == here.records()
 
 
 def test_rows_of_the_same_time_are_added_up_in_blocks(small_blocks):

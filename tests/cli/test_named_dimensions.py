@@ -101,6 +101,8 @@ def test_a_calibrated_file_has_the_layout_of_the_forecast(files, tmp_path):
         *("--member", "number", "--target", "station,lead", "--preranks", "marginal"),
     )
     assert done.exit_code == 0, done.stderr
+    following = f"diagnose --samples {new} --observations OBSERVED.nc --target station,lead"
+    assert done.stdout.splitlines()[-1] == f"Next: prerank {following}"
     with xr.open_dataset(new, engine="h5netcdf") as written:
         before = shuffled(SAMPLES)
         assert written["t2m"].dims == before.dims

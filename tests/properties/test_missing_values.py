@@ -312,6 +312,26 @@ def test_rows_that_depend_on_each_other_may_have_gaps(rows):
     assert "y0" in verdict.headline
 
 
+@pytest.mark.parametrize(
+    ("preranks", "subject"), [("marginal", r"Ghent \(marginal\)"), ("scale+pca", "pca")]
+)
+def test_a_target_at_too_few_times_is_named(preranks, subject):
+    values = torch.randn(21, 200, 3)
+    y = pd.DataFrame(values[0].numpy(), columns=["Bonn", "Ghent", "Oslo"])
+    y.loc[6:, "Ghent"] = np.nan
+    for kind, labels, count in (("time", range(200), 6), ("cluster", np.arange(200) // 2, 3)):
+        words = f"{kind} has {count} different values in the rows that have PITs of {subject}, .*"
+        with pytest.raises(InputError, match=f"{words}leave out a target .*, or {kind}, and"):
+            diagnose(
+                Ensemble(values[1:]),
+                y,
+                preranks=preranks,
+                generator=0,
+                **{kind: labels},
+                **AVAILABLE,
+            )
+
+
 def test_bands_of_bars_allow_for_the_dependence_of_the_rows_that_a_target_has():
     dist, y = forecast("gaussian mixture", "ensemble")
     times = [k // 8 for k in range(FEW)]

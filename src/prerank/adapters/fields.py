@@ -75,6 +75,16 @@ class Field:
         labels = self.given.indexes.get(dim)
         return dimension_names(dim, labels, self.given.sizes[dim])
 
+    def chunks(self, dim: Hashable) -> Sequence[int]:
+        """Sizes of the chunks along a dimension: those of dask, or those of the file."""
+        size = self.given.sizes[dim]
+        lazy = getattr(self.given, "chunksizes", {}).get(dim)
+        if lazy:
+            return tuple(lazy)
+        stored = self.arrays[0].encoding.get("preferred_chunks", {}).get(dim, size)
+        step = max(1, min(size, int(np.max(stored))))
+        return [min(step, size - start) for start in range(0, size, step)] or [size]
+
     def component_places(self, targets: Sequence[str], of: str) -> list[int]:
         """Where the components of these names stand; others raise.
 
@@ -120,7 +130,8 @@ class Field:
             InputError: where a value is missing or infinite; the message says how many and where.
         """
         order = (*self.lead, *self.target)
-        parts = [array.transpose(*order).to_numpy() for array in self.arrays]
+        # Values of a file are read in their own order: others would be looked up one by one.
+        parts = [array.to_numpy().transpose(array.get_axis_num(order)) for array in self.arrays]
         values = np.stack(parts, len(self.lead)) if self.variables else parts[0]
         if values.dtype.kind == "f":
             self._refuse(np.isinf(values) if gaps else ~np.isfinite(values), gaps)
@@ -161,7 +172,8 @@ class Field:
         first = np.unravel_index(int(bad.argmax()), bad.shape)
         words = [f"{dim}={known[k]}" for (dim, known), k in zip(names.items(), first, strict=True)]
         kind = "infinite" if gaps else "missing or infinite"
-        remedy = "" if gaps else ", or pass missing='available' to diagnose, pit or a score"
+        option = ", or pass missing='available' (--missing available) to diagnose, pit or a score"
+        remedy = "" if gaps else option
         raise InputError(
             f"{self.name} has {int(bad.sum()):,} {kind} values of {bad.size:,}, in "
             f"{int(in_row.sum()):,} of {in_row.size:,} rows, the first at {', '.join(words)}: "

@@ -38,6 +38,12 @@ class NamedForecast:
     observed: Field
     missing: str = "raise"
 
+    @property
+    def size(self) -> int:
+        """Number of values of the members."""
+        members = self.samples.given.sizes[self.samples.member]
+        return int(members * self.observed.n * len(self.observed.targets))
+
     @cached_property
     def dist(self) -> Ensemble:
         """All samples, in memory: `batch_shape (N,)`, `event_shape (D,)`."""
@@ -53,7 +59,7 @@ class NamedForecast:
 
         Args:
             values: about how many a block has; it has one place of the first dimension of the
-                rows at least. Chunks of dask are read whole, up to four times as many.
+                rows at least. Chunks of dask and of files are read whole, up to four times as many.
 
         Example:
             >>> import xarray as xr
@@ -72,9 +78,8 @@ class NamedForecast:
         """Places of the blocks in the first dimension of the rows."""
         first = self.observed.rows[0]
         size = self.observed.given.sizes[first]
-        each = self.samples.given.sizes[self.samples.member] * len(self.observed.targets)
-        step = max(1, values * size // (each * self.observed.n))
-        chunks = getattr(self.samples.given, "chunksizes", {}).get(first) or (size,)
+        step = max(1, values * size // self.size)
+        chunks = self.samples.chunks(first)
         # A chunk that is read in two blocks would be computed twice.
         ends = [0]
         for end in accumulate(chunks):

@@ -108,16 +108,19 @@ class DependentRows:
         words = {"time": "time order", "cluster": "clusters", "row": "independent rows"}
         return words[self.kind]
 
-    def of_rows(self, rows: Tensor, place: str = "") -> "DependentRows":
+    def of_rows(
+        self, rows: Tensor, place: str = "", remedy: str = "leave it out,"
+    ) -> "DependentRows":
         """Some of the rows, by their numbers.
 
         Args:
             rows: their numbers.
             place: where they are, for the message if they are of too few units.
+            remedy: what to do then, likewise.
         """
         chosen = self.units[rows.cpu().numpy()]
         units = np.unique(chosen, return_inverse=True)[1].astype(np.int64)
-        _check_count(self.kind, units, place)
+        _check_count(self.kind, units, place, remedy)
         return DependentRows(self.kind, units)
 
     def projections(self, values: Tensor, *, total: float | None = None) -> Tensor:
@@ -224,13 +227,16 @@ def row_units(time: object, cluster: object, n: int, place: str = "") -> Depende
 
 
 def _check_count(
-    kind: Literal["time", "cluster", "row"], units: npt.NDArray[np.int64], place: str = ""
+    kind: Literal["time", "cluster", "row"],
+    units: npt.NDArray[np.int64],
+    place: str,
+    remedy: str = "leave it out,",
 ) -> DependentRows:
     count = len(np.unique(units))
     if count < FEWEST_UNITS:
         raise InputError(
             f"{kind} has {count} different values{place}, and p-values need at least "
-            f"{FEWEST_UNITS}: leave it out, and judge by the size of the excess"
+            f"{FEWEST_UNITS}: {remedy} and judge by the size of the excess"
         )
     equal = _equal_clusters(np.bincount(units))
     if kind == "cluster" and equal < _FEWEST_EQUAL:

@@ -172,7 +172,13 @@ def _rows(
         method = "no values"
     elif dependence is not None and not weighted:
         found, own, whole = gapped_evidence(
-            z, dependence, levels=levels, n_null=max(replicates[-1], ROTATIONS), seed=seed
+            z,
+            dependence,
+            levels=levels,
+            n_null=max(replicates[-1], ROTATIONS),
+            seed=seed,
+            label=result.prerank.label,
+            names=names,
         )
         floors, p_values, overall = [*found.floors], [*found.p_values], found.overall
         blunt, method = False, f"{method}, {dependence.method}"

@@ -6,6 +6,8 @@ say nothing of all components at once: their p-value is the smallest one times t
 limits of the mean are means of limits at the corrected level, which hold under any dependence.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -28,6 +30,8 @@ def gapped_evidence(
     levels: int,
     n_null: int = ROTATIONS,
     seed: int = 0,
+    label: str = "all components",
+    names: Sequence[str] = (),
 ) -> tuple[DependentEvidence, ErrorLimits, ErrorLimits]:
     """`dependent_evidence` and both `dependent_limits` of PITs `(N, J)` that may have gaps.
 
@@ -37,6 +41,8 @@ def gapped_evidence(
         levels: as in `pce`.
         n_null: number of rotations.
         seed: of the rotations.
+        label: of the pre-rank, for the message if rows are of too few times or clusters.
+        names: of its components, likewise.
 
     Example:
         >>> from prerank.calibration.dependent_rows import row_units
@@ -49,15 +55,16 @@ def gapped_evidence(
     if isinstance(z, Tensor) and gap_sizes(z) is not None:
         common = ~z.isnan().all(-1)
         if bool(z[common].isnan().any()):
-            return _apart(z, rows, levels, n_null, seed)
-        z, kept = without_gaps(z, rows)
+            parts = [f"{name} ({label})" for name in names or range(z.shape[1])]
+            return _apart(z, rows, levels, n_null, seed, parts)
+        z, kept = without_gaps(z, rows, label)
         rows = kept or rows
     found = dependent_evidence(z, rows, levels=levels, n_null=n_null, seed=seed)
     return found, *dependent_limits(z, rows, levels=levels)
 
 
 def _apart(
-    z: Tensor, rows: DependentRows, levels: int, n_null: int, seed: int
+    z: Tensor, rows: DependentRows, levels: int, n_null: int, seed: int, names: Sequence[str]
 ) -> tuple[DependentEvidence, ErrorLimits, ErrorLimits]:
     """Each component by its own rows; NaN for one without any."""
     size = z.shape[1]
@@ -65,7 +72,7 @@ def _apart(
     floors, p_values = np.full(size, np.nan), np.full(size, np.nan)
     own, corrected = (torch.full((2, size), torch.nan, dtype=torch.float64) for _ in range(2))
     for j in known:
-        column, kept = without_gaps(z[:, [j]], rows)
+        column, kept = without_gaps(z[:, [j]], rows, names[j])
         part = kept or rows
         found = dependent_evidence(column, part, levels=levels, n_null=n_null, seed=seed)
         floors[j], p_values[j] = found.floors[0], found.p_values[0]

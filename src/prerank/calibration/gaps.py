@@ -108,13 +108,20 @@ def available_rows(z: Tensor) -> Tensor:
 
 
 def without_gaps(
-    z: Tensor, dependence: DependentRows | None
+    z: Tensor, dependence: DependentRows | None, of: str = "a component"
 ) -> tuple[Tensor, DependentRows | None]:
-    """The rows of PITs `(N, J)` in which all components have one, and their dependence."""
+    """The rows of PITs `(N, J)` in which all components have one, and their dependence.
+
+    Args:
+        z: PITs.
+        dependence: of all rows.
+        of: whose PITs these are, for the message if they are of too few times or clusters.
+    """
     at = available_rows(z)
     if len(at) == len(z) or dependence is None:
         return z[at], dependence
-    return z[at], dependence.of_rows(at, " in the rows that have PITs of a component")
+    remedy = f"leave out a target with so few values, or {dependence.kind},"
+    return z[at], dependence.of_rows(at, f" in the rows that have PITs of {of}", remedy)
 
 
 def per_component(function: Callable[[Tensor], Found], z: Tensor) -> Found:

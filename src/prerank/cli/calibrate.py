@@ -109,7 +109,8 @@ def calibrate(
             from prerank.diagnosis.trial import fit_head, held_out_rows, try_head
             from prerank.recalibration import CalibrationHead
 
-        files = CalibrationFiles(samples, observations, apply, out, head, save_head, report)
+        event = tuple(target or ())
+        files = CalibrationFiles(samples, observations, apply, out, head, save_head, report, event)
         files.check()
         for name, value in {"--targets": targets, "--time": time}.items():
             if head is not None and value:

@@ -1,7 +1,7 @@
 """What `prerank calibrate` reads, writes and prints."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,7 +30,11 @@ _Job = tuple[Path, Callable[[Path], object]]
 
 @dataclass(frozen=True)
 class CalibrationFiles:
-    """The files of the command: what is read, and what is written."""
+    """The files of the command: what is read, and what is written.
+
+    Attributes:
+        event: dimensions of netCDF files and zarr stores whose places form one event.
+    """
 
     samples: Path | None
     observations: Path | None
@@ -39,6 +43,7 @@ class CalibrationFiles:
     head: Path | None
     save_head: Path | None
     report: Path | None
+    event: Sequence[str] = ()
 
     def check(self) -> None:
         """Refuse files that do not go together, or cannot be written."""
@@ -185,9 +190,11 @@ class CalibrationOutcome:
         for name, file in (("Calibration", files.save_head), ("Page", files.report)):
             if file is not None:
                 say(f"{name}: {file}")
-        applied = "--apply NEW.csv --out calibrated.csv"
+        kind = ".nc" if files.event else ".csv"
+        dims = f" --target {','.join(files.event)}" if files.event else ""
+        applied = f"--apply NEW{kind} --out calibrated{kind}{dims}"
         if files.out is not None:
-            following = f"diagnose --samples {files.out} --observations OBSERVED.csv"
+            following = f"diagnose --samples {files.out} --observations OBSERVED{kind}{dims}"
         elif files.save_head is not None:
             following = f"calibrate --head {files.save_head} {applied}"
         else:

@@ -1,8 +1,10 @@
 """`prerank diagnose`: predictions made elsewhere, judged without training anything."""
 
+from collections.abc import Mapping
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -23,8 +25,8 @@ from prerank.cli.options import (
     TargetDimensions,
     TimeColumn,
 )
-from prerank.cli.reading import read_as_asked
-from prerank.defaults import SCALE, SEED
+from prerank.cli.reading import open_as_asked, read_as_asked
+from prerank.defaults import MANY_VALUES, SCALE, SEED
 from prerank.errors import InputError
 from prerank.moved import END
 from prerank.report.wording import joined_names
@@ -32,6 +34,7 @@ from prerank.report.wording import joined_names
 if TYPE_CHECKING:
     from prerank.diagnosis import Diagnosis, GroupedDiagnosis, WhereDiagnosis
     from prerank.files import Forecasts
+    from prerank.files.grid_pairs import GridPair
 
 __all__ = ["Scale", "diagnose"]
 
@@ -51,6 +54,7 @@ class Missing(StrEnum):
 
 
 _SCALE = Scale(SCALE)
+_BLOCKS = "without --by, --inputs and --scale, where whole variables and dimensions are matched"
 
 
 def diagnose(
@@ -144,12 +148,7 @@ def diagnose(
     """
     with one_line_errors():
         with loading():
-            import pandas as pd
-
             from prerank.cli.findings import as_record, print_diagnosis, where_record, whole_of
-            from prerank.diagnosis import diagnose as diagnose_
-            from prerank.diagnosis import diagnose_by
-            from prerank.distributions import Ensemble
             from prerank.files import check_file, writing
 
         if raw_units:
@@ -158,51 +157,32 @@ def diagnose(
             check_file(out, samples, observations, *filter(None, [inputs]))
             if out.suffix.lower() not in (".html", ".htm"):
                 raise InputError(f"{out}: the page to write must end in .html or .htm")
-        with working("reading", quiet):
-            forecasts = read_as_asked(
-                samples,
-                observations,
-                targets=targets,
-                key=key,
-                sample=sample,
-                sample_axis=sample_axis,
-                target=target,
-                by=by,
-                inputs=inputs,
-                time=time,
-                cluster=cluster,
-                missing=missing,
-            )
-        notes = [f"Note: {remark}." for remark in forecasts.remarks]
-        with working("diagnosing", quiet):
-            y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
-            dist, groups = Ensemble(forecasts.samples, missing=missing), forecasts.groups
-            options: dict[str, Any] = {"preranks": preranks, "scale": str(scale), "generator": seed}
-            options |= {"time": forecasts.times, "cluster": forecasts.clusters, "missing": missing}
-            diagnosis: Diagnosis | GroupedDiagnosis
-            if groups is None:
-                diagnosis = diagnose_(dist, y, **options)
-            else:
-                diagnosis = diagnose_by(dist, y, groups, **options)
-            where = _regions(forecasts, whole_of(diagnosis), seed)
-            if out is not None:
-                size, n, dim = forecasts.samples.shape
-                settings = {
-                    "samples": f"{samples}, {size} of each of {n:,} rows and {dim} targets",
-                    "observations": str(observations),
-                    "targets": joined_names(forecasts.targets),
-                    "units": whole_of(diagnosis).units,
-                }
-                settings |= {} if inputs is None else {"inputs": str(inputs)}
-                with writing(out):
-                    title = f"Forecasts in {samples.name}"
-                    diagnosis.to_html(
-                        out, title=title, settings=settings, notes=notes, within=within, where=where
-                    )
+        names = {"targets": targets, "key": key, "sample": sample, "sample_axis": sample_axis}
+        columns = {"by": by, "inputs": inputs, "time": time, "cluster": cluster}
+        options = {"preranks": preranks, "scale": str(scale), "generator": seed}
+        options["missing"] = str(missing)
+        files = (samples, observations)
+        judged = _judged(files, {**names, "target": target}, columns, options, quiet)
+        diagnosis, where, remarks = judged.diagnosis, judged.where, judged.remarks
+        notes = [f"Note: {remark}." for remark in remarks]
+        if out is not None:
+            size, n, dim = judged.shape
+            settings = {
+                "samples": f"{samples}, {size} of each of {n:,} rows and {dim} targets",
+                "observations": str(observations),
+                "targets": joined_names(judged.targets),
+                "units": whole_of(diagnosis).units,
+            }
+            settings |= {} if inputs is None else {"inputs": str(inputs)}
+            with working("diagnosing", quiet), writing(out):
+                title = f"Forecasts in {samples.name}"
+                diagnosis.to_html(
+                    out, title=title, settings=settings, notes=notes, within=within, where=where
+                )
         verdict = diagnosis.verdict(within=within)
         if as_json:
             record = as_record(diagnosis, within=within) | where_record(where)
-            print_json(record | {"remarks": list(forecasts.remarks)})
+            print_json(record | {"remarks": list(remarks)})
         elif quiet:
             say(verdict.headline if within is None else str(diagnosis.within(within)))
         else:
@@ -214,6 +194,83 @@ def diagnose(
         failed = verdict.status == "bad" if within is None else not diagnosis.within(within).shown
     if check and failed:
         raise typer.Exit(MISCALIBRATED)
+
+
+class _Judged(NamedTuple):
+    """What came out of samples `(S, N, D)`."""
+
+    diagnosis: "Diagnosis | GroupedDiagnosis"
+    where: "WhereDiagnosis | None"
+    shape: tuple[int, ...]
+    targets: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def _judged(
+    files: tuple[Path, Path],
+    names: Mapping[str, Any],
+    columns: Mapping[str, Any],
+    options: Mapping[str, Any],
+    quiet: bool,
+) -> _Judged:
+    """Read and diagnose, in blocks of rows where that can and has to be."""
+    from prerank.files.frames import naming
+
+    with ExitStack() as opened:
+        with working("reading", quiet):
+            pair = None
+            if not any([columns["by"], columns["inputs"], options["scale"] != Scale.NONE]):
+                aside = [name for name in (columns["time"], columns["cluster"]) if name is not None]
+                pair = opened.enter_context(open_as_asked(*files, **names, aside=aside))
+            if pair is None:
+                asked = {**names, **columns, "missing": options["missing"]}
+                forecasts = read_as_asked(*files, **asked)
+        with working("diagnosing", quiet):
+            if pair is None:
+                return _at_once(forecasts, options)
+            with naming(Path(f"{files[0]} (dist) and {files[1]} (y)"), *files):
+                return _in_blocks(pair, columns, options)
+
+
+def _at_once(forecasts: "Forecasts", options: Mapping[str, Any]) -> _Judged:
+    """Diagnose forecasts in memory."""
+    import pandas as pd
+
+    from prerank.cli.findings import whole_of
+    from prerank.diagnosis import diagnose, diagnose_by
+    from prerank.distributions import Ensemble
+
+    y = pd.DataFrame(forecasts.observations, columns=list(forecasts.targets))
+    dist, shape = Ensemble(forecasts.samples, missing=options["missing"]), forecasts.samples.shape
+    options = {**options, "time": forecasts.times, "cluster": forecasts.clusters}
+    diagnosis: Diagnosis | GroupedDiagnosis
+    if forecasts.groups is None:
+        diagnosis = diagnose(dist, y, **options)
+    else:
+        diagnosis = diagnose_by(dist, y, forecasts.groups, **options)
+    where = _regions(forecasts, whole_of(diagnosis), options["generator"])
+    remarks = forecasts.remarks
+    if forecasts.samples.size > MANY_VALUES:
+        words = f"all {forecasts.samples.size:,} values of the samples were read into memory"
+        remarks = (*remarks, f"{words}: netCDF files and zarr stores are read in blocks {_BLOCKS}")
+    return _Judged(diagnosis, where, shape, forecasts.targets, remarks)
+
+
+def _in_blocks(pair: "GridPair", columns: Mapping[str, Any], options: Mapping[str, Any]) -> _Judged:
+    """Diagnose forecasts that stay in their files, one block of rows after the other."""
+    from prerank.diagnosis import diagnose
+
+    diagnosis = diagnose(
+        pair.samples,
+        pair.observations,
+        member=pair.member,
+        target=pair.event or None,
+        rows=pair.rows,
+        time=columns["time"],
+        cluster=columns["cluster"],
+        **options,
+    )
+    return _Judged(diagnosis, None, pair.shape, pair.targets, pair.remarks)
 
 
 def _warn_of_raw_units(scale: Scale) -> None:

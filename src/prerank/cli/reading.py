@@ -1,6 +1,7 @@
 """Forecasts and observations, read as the options of a command say."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +9,9 @@ from prerank.cli.messages import named_by
 
 if TYPE_CHECKING:
     from prerank.files import Forecasts
+    from prerank.files.grid_pairs import GridPair
 
-__all__ = ["read_as_asked"]
+__all__ = ["open_as_asked", "read_as_asked"]
 
 
 def read_as_asked(
@@ -36,3 +38,29 @@ def read_as_asked(
     names, keys = named_by(targets, "--targets"), named_by(key, "--key")
     dims = named_by(target, "--target")
     return read_forecasts(samples, observations, targets=names, key=keys, target=dims, **columns)
+
+
+def open_as_asked(
+    samples: Path,
+    observations: Path,
+    *,
+    targets: Sequence[str] | None,
+    key: Sequence[str] | None,
+    target: Sequence[str] | None,
+    **columns: Any,
+) -> "AbstractContextManager[GridPair | None]":
+    """Open large netCDF files and zarr stores that can be read in blocks; None where none are.
+
+    Args:
+        samples: as for `read_as_asked`.
+        observations: likewise.
+        targets: likewise.
+        key: likewise.
+        target: likewise.
+        columns: further arguments of `prerank.files.grid_pairs.open_pair`.
+    """
+    from prerank.files.grid_pairs import open_pair
+
+    names, keys = named_by(targets, "--targets"), named_by(key, "--key")
+    dims = named_by(target, "--target")
+    return open_pair(samples, observations, targets=names, key=keys, target=dims, **columns)

@@ -16,7 +16,16 @@ from prerank.calibration import member_remarks, tie_remarks
 from prerank.calibration.dependent_rows import row_units
 from prerank.calibration.error_table import corrected_findings
 from prerank.coordinates import label_texts
-from prerank.defaults import LEVELS, MANY_ROWS, MAX_GROUPS, N_NULL, N_SAMPLES, SCALE, SEED
+from prerank.defaults import (
+    LEVELS,
+    MANY_ROWS,
+    MANY_VALUES,
+    MAX_GROUPS,
+    N_NULL,
+    N_SAMPLES,
+    SCALE,
+    SEED,
+)
 from prerank.diagnosis.diagnoser import Diagnoser
 from prerank.diagnosis.diagnoses import Diagnosis
 from prerank.diagnosis.grouped_diagnosis import GroupedDiagnosis
@@ -53,7 +62,8 @@ def _named_diagnosis(call: NamedCall[Diagnosis]) -> Diagnosis | GroupedDiagnosis
     units = call.given.get("units") or call.forecast.units
     given = {name: value for name, value in call.given.items() if value is not None}
     engine = given.pop("engine", None)
-    if engine is not None or call.forecast.observed.n > MANY_ROWS:
+    many = call.forecast.observed.n > MANY_ROWS or call.forecast.size > MANY_VALUES
+    if engine is not None or many:
         reason = _all_at_once(call, given)
         if engine is not None and reason:
             raise InputError(
@@ -101,7 +111,8 @@ def diagnose(
     hold for large numbers of times or clusters. With weighted samples there are none.
 
     More than 65,536 independent rows, or dependent ones of arrays of xarray, are looked at in
-    blocks, as `Diagnoser` does, and p-values of several components are then sequential ones.
+    blocks, as `Diagnoser` does, and so are arrays of xarray with more than 67 million values of
+    members; p-values of several components are then sequential ones.
 
     Args:
         dist: `batch_shape (..., N)`, `event_shape (D,)`.

@@ -49,21 +49,13 @@ def in_runs(forecast: NamedForecast, diagnoser: Diagnoser, engine: object = None
     Returns:
         The diagnoser.
     """
-    slices = forecast.slices()
+    runs = _runs(forecast, diagnoser)
+    parts: Iterable[Diagnoser]
     if engine is None:
-        n = forecast.observed.n
-        run = diagnoser.part(0, n, n)
-        for dist, y in forecast.blocks():
-            run.update(dist, y)
-        diagnoser.merge(run)
-        return diagnoser
-    each = forecast.observed.n // forecast.observed.given.sizes[forecast.observed.rows[0]]
-    runs = []
-    for several in _grouped(slices, _RUNS):
-        places = slice(several[0].start, several[-1].stop)
-        own = diagnoser.part(each * places.start, each * places.stop, forecast.observed.n)
-        runs.append(RowRun(own, forecast.at(places).culled()))
-    for part in _results(engine, runs):
+        parts = (_counted(one, map(whole.at, whole.slices())) for one, whole in runs)
+    else:
+        parts = _results(engine, [RowRun(one, whole.culled()) for one, whole in runs])
+    for part in parts:
         diagnoser.merge(part)
     return diagnoser
 
@@ -71,10 +63,23 @@ def in_runs(forecast: NamedForecast, diagnoser: Diagnoser, engine: object = None
 def accumulated(run: RowRun) -> Diagnoser:
     """The diagnoser of a run, with its rows; for another process or thread."""
     found = deepcopy(run.diagnoser)  # its state is not kept with the run
-    for places in run.forecast.slices():
-        part = run.forecast.at(places).loaded()
-        found.update(part.dist, part.y)
-    return found
+    return _counted(found, (run.forecast.at(p).loaded() for p in run.forecast.slices()))
+
+
+def _runs(forecast: NamedForecast, diagnoser: Diagnoser) -> Iterator[RowRun]:
+    """Neighbouring blocks: the same ones, with the same random numbers, for every engine."""
+    n = forecast.observed.n
+    each = n // forecast.observed.given.sizes[forecast.observed.rows[0]]
+    for several in _grouped(forecast.slices(), _RUNS):
+        places = slice(several[0].start, several[-1].stop)
+        own = diagnoser.part(each * places.start, each * places.stop, n)
+        yield RowRun(own, forecast.at(places))
+
+
+def _counted(diagnoser: Diagnoser, blocks: Iterable[NamedForecast]) -> Diagnoser:
+    for block in blocks:
+        diagnoser.update(block.dist, block.y)
+    return diagnoser
 
 
 def _by_value(run: bytes) -> bytes:

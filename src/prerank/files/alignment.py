@@ -19,6 +19,9 @@ __all__ = [
     "choose_keys",
     "find_places",
     "key_codes",
+    "matching_remark",
+    "unobserved_remarks",
+    "unused_remarks",
 ]
 
 ROW = "row"  # the column that counts the rows of the observations from 0
@@ -194,8 +197,7 @@ def find_places(
     _check_dims(samples, observations, keys)
     rows, remarks = _look_up(samples, observations, keys)
     if not chosen:
-        how = f"forecasts and observations were matched by {listed(keys)}, which both files have"
-        remarks = (how, *remarks)
+        remarks = (matching_remark(keys), *remarks)
     return Places(rows, tuple(keys), remarks)
 
 
@@ -241,10 +243,7 @@ def _look_up(
             f"with {option('key')}"
         )
     remarks = _left_out(observations, rows)
-    if without:
-        lost = f"{without} of {distinct} forecasts have no observation and were left out"
-        remarks = (*remarks, lost)
-    return rows, remarks
+    return rows, (*remarks, *unobserved_remarks(without, distinct))
 
 
 def key_codes(samples: Frame, observations: Frame, name: str) -> npt.NDArray[np.int64]:
@@ -289,6 +288,21 @@ def _row_numbers(samples: Frame, observations: Frame) -> npt.NDArray[np.int64]:
 
 
 def _left_out(observations: Frame, rows: npt.NDArray[np.int64]) -> tuple[str, ...]:
-    unseen = observations.size - len(np.unique(rows[rows >= 0]))
-    lost = f"{unseen} of {observations.size} rows of the observations have no forecast"
+    return unused_remarks(observations.size - len(np.unique(rows[rows >= 0])), observations.size)
+
+
+def matching_remark(keys: Sequence[str]) -> str:
+    """By which columns of both files forecasts found their observations."""
+    return f"forecasts and observations were matched by {listed(keys)}, which both files have"
+
+
+def unused_remarks(unseen: int, size: int) -> tuple[str, ...]:
+    """That some of `size` observations have no forecast; nothing where all have one."""
+    lost = f"{unseen} of {size} rows of the observations have no forecast"
     return (f"{lost} and were left out",) if unseen else ()
+
+
+def unobserved_remarks(without: int, size: int) -> tuple[str, ...]:
+    """That some of `size` forecasts have no observation; nothing where all have one."""
+    lost = f"{without} of {size} forecasts have no observation and were left out"
+    return (lost,) if without else ()

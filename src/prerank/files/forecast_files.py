@@ -1,7 +1,7 @@
 """Reading forecasts made elsewhere, and what was observed, from files of several formats."""
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from prerank.files.column_files import ROW_NUMBERS, TABLES, read_frame
 from prerank.files.disk import as_path
 from prerank.files.frames import Frame, listed, naming, option
 from prerank.files.input_tables import match_inputs
-from prerank.files.netcdf import read_dataset, read_store
+from prerank.files.netcdf import NETCDF, ZARR, read_grid
 from prerank.files.sample_arrays import SampleArrays, read_arrays
 from prerank.files.sample_grids import SampleGrid
 from prerank.files.sample_tables import SampleTable
@@ -28,19 +28,17 @@ if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = [
-    "NETCDF",
     "Forecasts",
     "check_choices",
     "check_samples",
+    "grid_of",
     "names_of",
     "open_samples",
     "read_forecasts",
+    "unjudged_remarks",
 ]
 
 _ARRAYS = (".npy", ".npz")
-NETCDF = (".nc", ".nc4", ".netcdf")
-"""Suffixes of netCDF files."""
-_ZARR = (".zarr",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,15 +208,8 @@ def read_forecasts(
         ours = source.names() | {*(choices.key or ()), by, *aside}
         # Of a grid only what has samples was read.
         known = observed.offered(choices) if isinstance(observed, SampleGrid) else frame.numeric
-        unjudged = {
-            f"samples without a column in {truth.name}": matched.sampled,
-            f"columns of {truth.name} without samples": [n for n in known if n not in ours],
-        }
-        judged = set(matched.targets)
-        for what, found in unjudged.items():
-            left = [name for name in found if name not in judged]
-            if left:  # a name that is spelt differently, for instance
-                remarks = (*remarks, f"{what} were not judged: {listed(left)}")
+        others = [name for name in known if name not in ours]
+        remarks += unjudged_remarks(truth, matched.sampled, others, matched.targets)
     table = None
     if inputs is not None:
         table, unused = match_inputs(inputs, frame, matched.rows, matched.targets, choices)
@@ -237,6 +228,27 @@ def read_forecasts(
     )
 
 
+def unjudged_remarks(
+    truth: Path, sampled: Iterable[str], observed: Iterable[str], judged: Collection[str]
+) -> tuple[str, ...]:
+    """Sentences on targets that one of two files has, such as a name that is spelt differently.
+
+    Args:
+        truth: path of the observations.
+        sampled: names of all targets that have samples.
+        observed: names of those that may be observations of others.
+        judged: names of the targets in both.
+    """
+    unjudged = {
+        f"samples without a column in {truth.name}": sampled,
+        f"columns of {truth.name} without samples": observed,
+    }
+    left = {what: [n for n in names if n not in judged] for what, names in unjudged.items()}
+    return tuple(
+        f"{what} were not judged: {listed(names)}" for what, names in left.items() if names
+    )
+
+
 def open_samples(
     path: Path, target: str | Names | None = None
 ) -> SampleTable | SampleArrays | SampleGrid:
@@ -247,18 +259,18 @@ def open_samples(
         target: dimensions of an event, for netCDF and zarr.
     """
     suffix = path.suffix.lower()
-    known = TABLES + _ARRAYS + NETCDF + _ZARR
+    known = TABLES + _ARRAYS + NETCDF + ZARR
     if suffix not in known:
         raise InputError(
             f"{path}: a file that ends in {suffix!r} cannot be read: known are {', '.join(known)}"
         )
-    if target is not None and suffix not in NETCDF + _ZARR:
+    if target is not None and suffix not in NETCDF + ZARR:
         raise InputError(
             f"{path}: {option('target')} names dimensions of netCDF files and zarr stores: name "
             f"columns with {option('targets')}"
         )
-    if suffix in _ZARR and path.is_dir():
-        return _grid(path, read_store(path), target)
+    if suffix in ZARR and path.is_dir():
+        return grid_of(path, read_grid(path), target)
     try:
         with path.open("rb") as file:
             empty = not file.read(1)
@@ -270,13 +282,14 @@ def open_samples(
     if suffix in _ARRAYS:
         return SampleArrays(path, read_arrays(path))
     if suffix in NETCDF:
-        return _grid(path, read_dataset(path), target)
+        return grid_of(path, read_grid(path), target)
     table = read_frame(path)
     columns = {n: c for n, c in table.columns.items() if not ROW_NUMBERS.fullmatch(n)}
     return SampleTable(Frame(path, table.size, columns))
 
 
-def _grid(path: Path, dataset: "xr.Dataset", target: str | Names | None) -> SampleGrid:
+def grid_of(path: Path, dataset: "xr.Dataset", target: str | Names | None) -> SampleGrid:
+    """What a netCDF file or zarr store holds, with the dimensions of the event that are named."""
     with naming(path):
         dims = {str(dim) for dim in dataset.dims}
         return SampleGrid(path, dataset, names_of(target, "target", dims) or ())

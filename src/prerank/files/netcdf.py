@@ -1,10 +1,14 @@
-"""Reading netCDF files and zarr stores into memory, and netCDF files as bytes."""
+"""Reading netCDF files and zarr stores, whole or where they are used, and netCDF files as bytes."""
 
 import io
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
 
 from prerank.errors import InputError
 from prerank.files.disk import check_size
@@ -13,20 +17,75 @@ from prerank.files.frames import naming
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["dataset_bytes", "read_dataset", "read_store"]
+__all__ = ["NETCDF", "ZARR", "dataset_bytes", "open_grid", "read_grid", "stored_values"]
 
+NETCDF = (".nc", ".nc4", ".netcdf")
+"""Suffixes of netCDF files."""
+ZARR = (".zarr",)
+"""Suffixes of the folders that are zarr stores."""
 _CLASSIC, _HDF5 = b"CDF", b"\x89HDF"
 _METADATA = (".zarray", ".zmetadata", "zarr.json")
 # Bounds and grid mappings are no targets, and "hours" may be the unit of one.
 _DECODING: dict[str, Any] = {"decode_coords": "all", "decode_timedelta": False}
 
 
-def read_dataset(path: Path) -> "xr.Dataset":
-    """Read a netCDF file of either format into memory.
+@contextmanager
+def open_grid(path: Path) -> Iterator["xr.Dataset"]:
+    """Open a netCDF file of either format, or a zarr store, whose values are read on use.
+
+    Raises:
+        InputError: when the file is broken, as far as that shows before its values are read.
+    """
+    with _refusing(path):
+        dataset = _open_store(path) if path.suffix.lower() in ZARR else _open_file(path)
+    with dataset:
+        yield dataset
+
+
+def read_grid(path: Path) -> "xr.Dataset":
+    """Read a netCDF file of either format, or a zarr store, into memory.
 
     Raises:
         InputError: when the file is broken.
     """
+    with open_grid(path) as dataset, _refusing(path):
+        return dataset.load()
+
+
+def stored_values(path: Path, variable: "xr.Variable") -> "xr.Variable":
+    """The values of a variable of an open file, whose errors name the file when they are read."""
+    import xarray as xr
+    from xarray.core import indexing
+
+    def read(key: Any) -> npt.NDArray[Any]:
+        with _refusing(path):
+            return variable[key].to_numpy()
+
+    class Stored(xr.backends.BackendArray):
+        shape, dtype = variable.shape, variable.dtype
+
+        def __getitem__(self, key: Any) -> Any:
+            outer = indexing.IndexingSupport.OUTER
+            return indexing.explicit_indexing_adapter(key, variable.shape, outer, read)
+
+    values = indexing.LazilyIndexedArray(Stored())
+    return xr.Variable(variable.dims, values, encoding=variable.encoding)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Turn what the libraries raise on broken files, which is not documented, into one error."""
+    try:
+        yield
+    except (InputError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        kind = "zarr store" if path.suffix.lower() in ZARR else "netCDF file"
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path}: not a {kind} that can be read: {reason}") from error
+
+
+def _open_file(path: Path) -> "xr.Dataset":
     import h5netcdf  # noqa: F401
     import h5py  # noqa: F401
     import xarray as xr
@@ -35,21 +94,25 @@ def read_dataset(path: Path) -> "xr.Dataset":
         start = file.read(4)
     if not start.startswith((_CLASSIC, _HDF5)):
         raise InputError(f"{path}: not a netCDF file: it begins with {start!r}")
-    try:
-        if start.startswith(_HDF5):
-            with naming(path):
-                _check_contents(path)
-        with xr.open_dataset(
-            path,
-            engine="scipy" if start.startswith(_CLASSIC) else "h5netcdf",
-            **_DECODING,
-        ) as dataset:
-            return dataset.load()
-    except InputError:
-        raise
-    except Exception as error:  # what the two libraries raise on broken files is not documented
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not a netCDF file that can be read: {reason}") from error
+    if start.startswith(_HDF5):
+        with naming(path):
+            _check_contents(path)
+    engine = "scipy" if start.startswith(_CLASSIC) else "h5netcdf"
+    return xr.open_dataset(path, engine=engine, **_DECODING)
+
+
+def _open_store(path: Path) -> "xr.Dataset":
+    import xarray as xr
+    import zarr  # noqa: F401
+
+    with naming(path):
+        stored = _check_store(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of stores without consolidated metadata
+        dataset = xr.open_zarr(path, chunks=None, **_DECODING)
+    with naming(path):
+        check_size(path, sum(_bytes_read(v) for v in dataset.variables.values()), stored)
+    return dataset
 
 
 def dataset_bytes(dataset: "xr.Dataset") -> bytes:
@@ -61,31 +124,6 @@ def dataset_bytes(dataset: "xr.Dataset") -> bytes:
     with h5netcdf.File(buffer, "w") as file:
         dataset.dump_to_store(H5NetCDFStore(file))
     return buffer.getvalue()
-
-
-def read_store(path: Path) -> "xr.Dataset":
-    """Read a zarr store, a folder, into memory.
-
-    Raises:
-        InputError: when the store is broken.
-    """
-    import xarray as xr
-    import zarr  # noqa: F401
-
-    try:
-        with naming(path):
-            stored = _check_store(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of stores without consolidated metadata
-            dataset = xr.open_zarr(path, chunks=None, **_DECODING)
-        with naming(path), dataset:
-            check_size(path, sum(_bytes_read(v) for v in dataset.variables.values()), stored)
-            return dataset.load()
-    except InputError:
-        raise
-    except Exception as error:  # nor are those of zarr
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not a zarr store that can be read: {reason}") from error
 
 
 def _bytes_read(values: Any) -> int:

@@ -17,14 +17,13 @@ from prerank.files.column_files import read_columns
 from prerank.files.columns import as_arrow, decoded, family
 from prerank.files.disk import write_atomically, writing
 from prerank.files.forecast_files import (
-    NETCDF,
     check_choices,
     check_samples,
     names_of,
     open_samples,
 )
 from prerank.files.frames import Frame, listed, naming, option, positions
-from prerank.files.netcdf import dataset_bytes
+from prerank.files.netcdf import NETCDF, dataset_bytes
 from prerank.files.sample_arrays import SampleArrays
 from prerank.files.sample_grids import SampleGrid
 from prerank.files.sample_tables import SampleTable, find_sample_name

@@ -86,15 +86,15 @@ class SampleGrid:
         names = choices.targets or tuple(name for name in known if name in wanted) or known
         if not names:
             raise InputError("there is no variable with numbers for a target")
-        dims = self._dimensions(names)
+        dims = self.dimensions(names)
         frame = self._coordinates(dims, choices)
         columns = {name: as_arrow(self._values(name, dims).ravel()) for name in names}
         return replace(frame, columns={**frame.columns, **columns})
 
     def match(self, observations: Frame, choices: Choices) -> Matched:
         """Match the samples with observations."""
-        member = self._member(choices)
-        known = self._sampled(member, choices)
+        member = self.member(choices)
+        known = self.sampled(member, choices)
         named = set(known)
         targets = choices.targets or tuple(n for n in observations.columns if n in named)
         if not targets:
@@ -107,9 +107,9 @@ class SampleGrid:
 
     def stack(self, targets: tuple[str, ...], choices: Choices) -> Stack:
         """The samples of some targets, with a row for each place of the grid."""
-        member = self._member(choices)
-        known = self._sampled(member, choices)
-        dims = self._dimensions(targets)
+        member = self.member(choices)
+        known = self.sampled(member, choices)
+        dims = self.dimensions(targets)
         if member not in dims:
             raise InputError(f"variable {targets[0]!r} has no dimension {member!r} of samples")
         rows = tuple(name for name in dims if name != member)
@@ -121,6 +121,15 @@ class SampleGrid:
             return f"sample {s}, counted from 0, of {targets[d]!r} for {where}"
 
         return Stack(frame, np.stack(values, axis=-1), targets, place, known, (member,))
+
+    def labels(self, dim: str) -> Frame:
+        """One row for each place of a dimension, with its label, or its number from 0."""
+        variables, size = self.dataset.variables, self.dataset.sizes[dim]
+        bare = dim not in self.dataset.coords
+        values = np.arange(size) if bare else variables[dim].to_numpy()
+        return Frame(
+            self.path, size, {dim: as_arrow(values)}, {dim: size}, frozenset([dim] if bare else [])
+        )
 
     def replaced(self, values: npt.NDArray[np.float64], stack: Stack) -> "xr.Dataset":
         """The dataset with other samples `(S, N, D)` in the place of those of a stack."""
@@ -140,7 +149,7 @@ class SampleGrid:
             changed[name][places] = xr.Variable(dims, part)
         return self.dataset.assign(changed)
 
-    def _sampled(self, member: str, choices: Choices) -> tuple[str, ...]:
+    def sampled(self, member: str, choices: Choices) -> tuple[str, ...]:
         """The variables with the dimension of the samples."""
         return tuple(name for name in self.offered(choices) if member in self._variable(name).dims)
 
@@ -149,7 +158,7 @@ class SampleGrid:
         variable, places = self.components[name]
         return self.dataset.variables[variable].isel(places)
 
-    def _member(self, choices: Choices) -> str:
+    def member(self, choices: Choices) -> str:
         """The dimension of the samples."""
         sizes = {str(name): size for name, size in self.dataset.sizes.items()}
         member = find_sample_name(sizes, choices.sample, "dimension")
@@ -160,7 +169,7 @@ class SampleGrid:
             )
         return member
 
-    def _dimensions(self, names: Sequence[str]) -> tuple[str, ...]:
+    def dimensions(self, names: Sequence[str]) -> tuple[str, ...]:
         """The dimensions of the first variable, which the others must have too."""
         for name in names:
             find_name(name, self.components, " for a target")

@@ -279,6 +279,7 @@ class Diagnoser:
             opening={k: torch.cat(p.opening) for k, p in named.items() if p.opening}
             if counted
             else None,
+            ensemble=self._members > 0,
         )
         return measured.judged(levels=self.levels, n_null=self.n_null)
 

@@ -281,6 +281,7 @@ def _measure(
     gaps = as_missing(missing)
     check_distribution(dist, gaps=gaps)
     targets = column_names(y, dist.event_shape[0], names)
+    ensemble = isinstance(dist, Ensemble)
     if isinstance(dist, Ensemble):
         dist = dist.at_precision_of(y)
     observed = check_observations(dist, y, gaps=gaps)
@@ -318,6 +319,7 @@ def _measure(
         null_seed=int(torch.randint(2**31, (), generator=source)),
         units=words,
         dependence=dependence,
+        ensemble=ensemble,
     )
 
 

@@ -1,11 +1,7 @@
 """Draws of numpyro and bayesflow, and what ArviZ holds of them."""
 
-import os
-
 import numpy as np
 import pytest
-
-os.environ.setdefault("KERAS_BACKEND", "jax")  # torch's would switch gradients off everywhere
 
 from adapters.judging import judge, load, repair, repair_rows
 from prerank.adapters import from_arviz, from_draws
@@ -97,8 +93,9 @@ def simulator(noise, seed):
     return load("bayesflow").make_simulator([prior, seen])
 
 
-def test_bayesflow():
+def test_bayesflow(monkeypatch):
     """The posterior of a simulator, which is wrong for observations with more noise."""
+    monkeypatch.setenv("KERAS_BACKEND", "jax")  # on torch it switches gradients off everywhere
     bayesflow, keras = load("bayesflow"), load("keras")
     keras.utils.set_random_seed(0)
     network = bayesflow.networks.CouplingFlow(

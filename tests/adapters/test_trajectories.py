@@ -42,7 +42,9 @@ def climatology(memory, *, starts=400, samples=40):
     ends = range(400, 400 + 10 * starts, 10)
     known = [{"target": values[: k + STEPS], "start": first, "item_id": "flow"} for k in ends]
     np.random.seed(0)  # noqa: NPY002
-    return [list(part) for part in evaluation.make_evaluation_predictions(known, predictor, samples)]
+    return [
+        list(part) for part in evaluation.make_evaluation_predictions(known, predictor, samples)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +153,9 @@ def test_the_labels_of_darts(ignorant):
     forecasts, flow = ignorant
     samples, y = from_darts([forecasts[:4], forecasts[:3]], [flow, flow])
     assert samples.sizes == {"sample": 40, "forecast": 7, "step": STEPS, "variate": 1}
-    np.testing.assert_array_equal(samples.values[:, 2], forecasts[2].all_values().transpose(2, 0, 1))
+    np.testing.assert_array_equal(
+        samples.values[:, 2], forecasts[2].all_values().transpose(2, 0, 1)
+    )
     np.testing.assert_array_equal(y.values[2], flow[forecasts[2].time_index].values())
     assert y.series.values.tolist() == ["0"] * 4 + ["1"] * 3
     assert y.time.values[2].tolist() == forecasts[2].time_index.to_numpy().tolist()

@@ -45,7 +45,9 @@ BAD = {
     "nothing": (lambda: from_draws(DRAWS, {}), "y at least one"),
     "the other axis": (lambda: from_draws(DRAWS, TRUTH, sample_axis=1), r"\(7, 300\) with sampl"),
     "a third axis": (lambda: from_draws(DRAWS, TRUTH, sample_axis=2), "must be 0 or 1, got 2"),
-    "a number": (lambda: from_draws({"a": np.zeros(3)}, {"a": 1.0}), "y has ()"),
+    "a number": (lambda: from_draws({"a": np.zeros(3)}, {"a": 1.0}), r"y has \(\)"),
+    "one axis": (lambda: from_draws({"a": np.zeros(3)}, {"a": np.zeros(3)}), r"\(3,\) with sampl"),
+    "text": (lambda: from_draws({"a": ["x"]}, {"a": [1.0]}), r"draws\['a'\] must hold real"),
     "rows": (
         lambda: from_draws(DRAWS | {"noise": SECOND[:, 1:]}, TRUTH | {"noise": TRUTH["noise"][1:]}),
         r"differ in samples and rows: \[\(7, 299\), \(7, 300\)\]",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch.distributions import Distribution
 
 from prerank.coordinates import event_names, label_texts, quoted
@@ -109,23 +110,23 @@ def from_draws(
         )
     samples, observed, columns = [], [], []
     for name, values in y.items():
-        # Libraries on jax and keras have arrays of their own.
-        truth = np.asarray(values)
-        drawn = np.moveaxis(np.asarray(draws[name]), sample_axis, 0)
-        if truth.ndim == 0 or drawn.shape[1:] != truth.shape:
+        truth, drawn = as_tensor(values, f"y[{name!r}]"), as_tensor(draws[name], f"draws[{name!r}]")
+        rest = [size for axis, size in enumerate(drawn.shape) if axis != sample_axis]
+        if not 0 < truth.dim() == drawn.dim() - 1 or rest != list(truth.shape):
             raise ShapeError(
-                f"draws of {name!r} have shape {np.shape(draws[name])} with sample_axis="
-                f"{sample_axis}, and y has {truth.shape}: they must differ by the axis of the "
-                "samples alone"
+                f"draws of {name!r} have shape {tuple(drawn.shape)} with sample_axis="
+                f"{sample_axis}, and y has {tuple(truth.shape)}: they must differ by the axis of "
+                "the samples alone"
             )
-        samples.append(drawn.reshape(*drawn.shape[:2], -1))
+        first = drawn.movedim(sample_axis, 0)
+        samples.append(first.reshape(*first.shape[:2], -1))
         observed.append(truth.reshape(len(truth), -1))
         places = [list(map(str, range(size))) for size in truth.shape[1:]]
         columns += event_names([[str(name)], *places])
-    if len(sizes := {(*part.shape[:2],) for part in samples}) > 1:
+    if len(sizes := {tuple(part.shape[:2]) for part in samples}) > 1:
         raise ShapeError(f"variables differ in samples and rows: {sorted(sizes)}")
-    table = pd.DataFrame(np.concatenate(observed, -1), columns=columns)
-    return Labelled(Ensemble(np.concatenate(samples, -1)), table)
+    table = pd.DataFrame(torch.cat(observed, -1).numpy(force=True), columns=columns)
+    return Labelled(Ensemble(torch.cat(samples, -1)), table)
 
 
 @needed_by("from_pandas")

@@ -70,7 +70,7 @@ test-browser: $(STAMP) ## the report page in a real Chromium, which is installed
 test-adapters: .venv-adapters/.installed .venv-skpro/.installed .venv-forecasts/.installed ## other libraries, each in its environment
 	PRERANK_REQUIRED="$(ADAPTERS)" $(QUIETLY) .venv-adapters/bin/python -m pytest -n 2 tests/adapters tests/integrations
 	PRERANK_REQUIRED="$(SKPRO)" $(QUIETLY) .venv-skpro/bin/python -m pytest -n 2 tests/adapters tests/integrations/test_proba_metric.py
-	PRERANK_REQUIRED="$(FORECASTS)" $(QUIETLY) .venv-forecasts/bin/python -m pytest -n 2 \
+	PRERANK_REQUIRED="$(FORECASTS)" $(QUIETLY) .venv-forecasts/bin/python -m pytest -n 2 --dist loadfile \
 	  tests/adapters/test_trajectories.py tests/adapters/test_bayesian_libraries.py tests/adapters/test_libraries.py tests/adapters/test_examples.py tests/adapters/test_guide.py
 
 test-compiled: .venv-compiled/.installed ## kernels in numba against their plain forms

@@ -103,7 +103,7 @@ def test_several_variates_and_items_of_gluonts():
 # --- darts --------------------------------------------------------------------------------------
 
 
-def regressed(penalty):
+def regressed(penalty, **options):
     """Quantile regression on the last value; with the penalty it is ignored."""
     models = load("darts.models")
     tails = [0.005, 0.995]
@@ -123,16 +123,9 @@ def regressed(penalty):
         )
         for seed in (0, 1)
     )
-    forecasts = model.fit(past).historical_forecasts(
-        flow,
-        forecast_horizon=STEPS,
-        stride=5,
-        num_samples=40,
-        retrain=False,
-        last_points_only=False,
-        verbose=False,
-    )
-    return forecasts, flow
+    given = {"forecast_horizon": STEPS, "stride": 5, "last_points_only": False, "verbose": False}
+    given |= {"num_samples": 40, "retrain": False, **options}
+    return model.fit(past).historical_forecasts(flow, **given), flow
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +135,8 @@ def ignorant():
 
 def test_darts_right_and_wrong(ignorant):
     judge(*from_darts(*regressed(0.0)), **dims)
+    last = from_darts(*regressed(0.0, last_points_only=True, forecast_horizon=1, stride=1))
+    judge(*last, target="variate", time="time")
     judge(*from_darts(*ignorant), blamed="scale dependency", cleared="marginal", **dims)
 
 

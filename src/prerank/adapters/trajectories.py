@@ -96,7 +96,8 @@ def from_darts(forecasts: Sequence[Any], series: Any) -> "tuple[xr.DataArray, xr
     """Samples and observations of what `historical_forecasts` of darts returns.
 
     As `from_gluonts`, with `last_points_only=False` and `num_samples` above 1: each forecast is a
-    trajectory. `series` are numbered from 0, which is their name in `series`.
+    trajectory. What `last_points_only=True` gives is a single one, whose steps are rows with
+    `target="variate", time="time"`. The coordinate `series` numbers the series from 0.
 
     Args:
         forecasts: a list of stochastic `TimeSeries` with the same numbers of samples and steps; for
@@ -122,6 +123,8 @@ def from_darts(forecasts: Sequence[Any], series: Any) -> "tuple[xr.DataArray, xr
         forecasts, series = [forecasts], [series]
     rows = []
     for item, (own, whole) in enumerate(_pairs(forecasts, series)):
+        if not isinstance(own, list | tuple | kind):
+            raise wrong_type("forecasts", own, "a list of TimeSeries of darts, as series has")
         for forecast in [own] if isinstance(own, kind) else own:
             for value, name in ((forecast, "forecasts"), (whole, "series")):
                 if not isinstance(value, kind):

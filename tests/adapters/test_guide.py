@@ -2,18 +2,15 @@
 
 import re
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from adapters.judging import REQUIRED
+from pages import ROOT, blocks
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "other_libraries.md"
-BLOCKS = [
-    block
-    for block in re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    if ">>>" not in block  # pytest runs those
-]
+GUIDE = ROOT / "docs" / "guides" / "other_libraries.md"
+# pytest runs the other ones.
+BLOCKS = [block.text for block in blocks(GUIDE) if block.language == "{code-block} python"]
 NEEDED = ["gluonts", "darts", "numpyro", "bayesflow", "arviz_base", "skpro"]
 
 

@@ -65,6 +65,34 @@ def test_gluonts_repaired(forgetful):
     repair(*forgetful, rows="forecast", blamed="scale", **dims)
 
 
+def calibrated(seed, memory=0.8, steps=4, starts=150):
+    """Forecasts from every day, drawn as the series goes on."""
+    rng = np.random.default_rng([seed, 1])
+    values = autoregressive(memory, 100 + starts + steps, seed)
+    days = pd.period_range("2020-01-01", periods=len(values), freq="D")
+    forecasts = []
+    for start in range(100, 100 + starts):
+        paths = [np.full(20, values[start - 1])]
+        for _ in range(steps):
+            noise = (1 - memory**2) ** 0.5 * rng.normal(size=20)
+            paths.append(memory * paths[-1] + noise)
+        forecasts.append(gluonts.SampleForecast(np.stack(paths[1:], 1), days[start]))
+    return from_gluonts(forecasts, [pd.Series(values, days)] * starts)
+
+
+def test_forecasts_that_overlap_are_dependent_rows():
+    """Without their starts calibrated ones fail far too often."""
+    failed = {"start": 0, None: 0}
+    for seed in range(10):
+        for time in failed:
+            found = diagnose(
+                *calibrated(seed), target="variate", time=time, preranks="marginal", generator=0
+            )
+            failed[time] += found.by_prerank["marginal"].p_value < 0.05
+    assert failed["start"] <= 2  # of 10 at 5 %: more in one of 90 cases
+    assert failed[None] >= 3
+
+
 def test_the_labels_of_gluonts():
     forecasts, series = climatology(0.0, starts=12, samples=7)
     samples, y = from_gluonts(forecasts, series)

@@ -63,7 +63,9 @@ def test_batches_and_groups_of_samples_are_not_to_be_trained(observed):
     batches = Diagnoser()
     batches.update(dist, observed)
     groups = diagnose_by(dist, observed, ["a", "b"] * (N // 2), generator=0)
-    verdicts = [batches.result().verdict(), groups.verdict()]
+    merged = Diagnoser()
+    merged.merge(batches)
+    verdicts = [batches.result().verdict(), merged.result().verdict(), groups.verdict()]
     verdicts += [diagnose(dist, observed, preranks="scale", generator=0).verdict()]
     for verdict in verdicts:
         assert "prerank.calibrate" in verdict.advice[0]

@@ -14,10 +14,11 @@ INSTALL = -m pip install --quiet --no-deps --require-hashes
 
 UV = $(BIN)/uv
 
-# Environments that lie over .venv: what they hold goes before it. skpro has one of its own, since
-# it wants an older pandas.
+# Environments that lie over .venv: what they hold goes before it. skpro and gluonts have ones of
+# their own, since they want older versions of pandas.
 ADAPTERS := ngboost sbi lightning torchmetrics
 SKPRO := skpro
+FORECASTS := gluonts darts arviz arviz_base numpyro bayesflow
 OVER = "import sysconfig; print('import site; site.addsitedir(' + repr(sysconfig.get_path('purelib')) + ')')"
 
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -66,9 +67,11 @@ test-browser: $(STAMP) ## the report page in a real Chromium, which is installed
 	    "apt-get install chromium" >&2; exit 1; }
 	$(PYTEST) -m browser tests/browser
 
-test-adapters: .venv-adapters/.installed .venv-skpro/.installed ## other libraries, each in its environment
+test-adapters: .venv-adapters/.installed .venv-skpro/.installed .venv-forecasts/.installed ## other libraries, each in its environment
 	PRERANK_REQUIRED="$(ADAPTERS)" $(QUIETLY) .venv-adapters/bin/python -m pytest -n 2 tests/adapters tests/integrations
-	PRERANK_REQUIRED="$(SKPRO)" $(QUIETLY) .venv-skpro/bin/python -m pytest -n 2 tests/adapters
+	PRERANK_REQUIRED="$(SKPRO)" $(QUIETLY) .venv-skpro/bin/python -m pytest -n 2 tests/adapters tests/integrations/test_proba_metric.py
+	PRERANK_REQUIRED="$(FORECASTS)" $(QUIETLY) .venv-forecasts/bin/python -m pytest -n 2 --dist loadfile \
+	  tests/adapters/test_trajectories.py tests/adapters/test_bayesian_libraries.py tests/adapters/test_libraries.py tests/adapters/test_examples.py tests/adapters/test_guide.py
 
 test-compiled: .venv-compiled/.installed ## kernels in numba against their plain forms
 	PRERANK_REQUIRED=numba $(QUIETLY) .venv-compiled/bin/python -m pytest -n 2 tests/numerics/test_cpu_kernels.py
@@ -126,7 +129,7 @@ audit: .venv-supply/.installed ## look known vulnerabilities of all locked packa
 	@.venv-supply/bin/python .ci/audit.py requirements*.txt
 
 clean: ## remove the environments, builds, caches and what the demonstration wrote
-	rm -rf $(VENV) .venv-adapters .venv-skpro .venv-compiled .venv-supply build dist docs/gallery prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-adapters .venv-skpro .venv-forecasts .venv-compiled .venv-supply build dist docs/gallery prerank-demo benchmarks/results .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv-%/.installed: requirements-%.txt $(STAMP)

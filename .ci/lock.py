@@ -25,6 +25,11 @@ CPU_BUILDS = {
 OVER: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "adapters": (("ngboost", "sbi", "lightning", "torchmetrics"), ()),
     "skpro": (("skpro",), ("pandas",)),
+    # Left alone, darts goes back to a numba of 2020.
+    "forecasts": (
+        ("gluonts", "darts", "numba>=0.61", "arviz", "arviz-base", "bayesflow", "numpyro"),
+        ("pandas", "toolz"),
+    ),
     "compiled": (("numba",), ()),
     "supply": (("cyclonedx-python-lib[json-validation]", "pip-audit"), ()),
 }

@@ -18,6 +18,7 @@ _MODULES = {
     "netcdf": ("h5netcdf", "h5py", "xarray", "zarr"),
     "adapters": ("ngboost", "sbi"),
     "skpro": ("skpro",),
+    "forecasts": ("darts", "gluonts"),
     "integrations": ("lightning", "torchmetrics"),
     "trackers": ("mlflow", "wandb"),
 }

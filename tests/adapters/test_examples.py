@@ -7,16 +7,21 @@ import pytest
 import torch
 from torch.distributions import Distribution
 
-from adapters.judging import REQUIRED
+from adapters.judging import load
 
-NEEDING = ["ngboost", "sbi", "skpro"]
+NEEDING = {
+    "ngboost": ["ngboost"],
+    "sbi": ["sbi"],
+    "skpro": ["skpro"],
+    "trajectories": ["gluonts", "darts"],
+}
 
 
 @pytest.mark.filterwarnings("default")  # of the libraries, which are not ours to mend
 @pytest.mark.parametrize("name", NEEDING)
 def test_examples(name):
-    if name not in REQUIRED:
-        pytest.importorskip(name)
+    for needed in NEEDING[name]:
+        load(needed)
     checks = Distribution._validate_args
     module = importlib.import_module(f"prerank.adapters.{name}")
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

@@ -12,7 +12,7 @@ from prerank import adapters
 from prerank.errors import InputError, PrerankError
 from prerank.extras import library
 
-LIBRARIES = ["ngboost", "sbi", "skpro", "zuko", "xarray", "lightning"]
+LIBRARIES = ["ngboost", "sbi", "skpro", "zuko", "xarray", "lightning", "gluonts", "darts", "arviz"]
 
 # Importing zuko switches torch's checks off: the import has to happen in a new process to be seen.
 SCRIPT = """
@@ -52,6 +52,8 @@ FUNCTIONS = {
     "skpro": (adapters.from_skpro, "skpro"),
     "zuko": (adapters.from_zuko, "flows"),
     "xarray": (lambda value: adapters.from_xarray(value, value), "netcdf"),
+    "gluonts": (lambda value: adapters.from_gluonts([value], [value]), "forecasts"),
+    "darts": (lambda value: adapters.from_darts([value], [value]), "forecasts"),
 }
 by_library = pytest.mark.parametrize("name", FUNCTIONS)
 

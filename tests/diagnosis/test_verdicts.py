@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from prerank import Ensemble, GaussianMixture, diagnose
+from prerank import Diagnoser, Ensemble, GaussianMixture, diagnose
 from prerank.calibration import DeviationShape
 from prerank.calibration.causes import Causes
 from prerank.calibration.dependence import Dependence
@@ -54,8 +54,22 @@ def test_faults_are_named(fault, samples, observed):
     verdict = diagnose(dist, observed, generator=0).verdict()
     assert verdict.status == "bad"
     assert words in verdict.headline
-    assert verdict.advice
+    assert ("train" in " ".join(verdict.advice)) != samples  # nobody trains an ensemble
     assert any("fails" in point for point in verdict.points)
+
+
+def test_batches_and_groups_of_samples_are_not_to_be_trained(observed):
+    dist = Ensemble(FAULTS["too narrow"][0].sample((60,)))
+    batches = Diagnoser()
+    batches.update(dist, observed)
+    groups = diagnose_by(dist, observed, ["a", "b"] * (N // 2), generator=0)
+    merged = Diagnoser()
+    merged.merge(batches)
+    verdicts = [batches.result().verdict(), merged.result().verdict(), groups.verdict()]
+    verdicts += [diagnose(dist, observed, preranks="scale", generator=0).verdict()]
+    for verdict in verdicts:
+        assert "prerank.calibrate" in verdict.advice[0]
+        assert "train" not in str(verdict)
 
 
 def test_a_right_predictor_is_acquitted(observed):
@@ -129,9 +143,13 @@ def test_causes_in_words(case):
         evidence("marginal", 0.08, 0.001, [(name, 0.01, NARROW) for name in NAMES]),
         evidence("scale", 0.08, 0.001, [("scale", 0.001, NARROW)]),
     ]
-    verdict = reach_verdict(found, n=500, causes=Causes(targets, shared, NAMES, dependence))
+    causes = Causes(targets, shared, NAMES, dependence)
+    verdict = reach_verdict(found, n=500, causes=causes)
     assert words in verdict.headline
     assert verdict.advice
+    repair = reach_verdict(found, n=500, causes=causes, ensemble=True).advice
+    assert len(repair) == len(verdict.advice)
+    assert "train" not in " ".join(repair)
     assert any("at least 0.0" in point and "strong from 0.03" in point for point in verdict.points)
 
 

@@ -12,9 +12,10 @@ Each function returns a `torch.distributions.Distribution` with `batch_shape (N,
 The libraries are imported when a function needs them, not with this package.
 """
 
+from prerank.adapters.arviz import from_arviz
 from prerank.adapters.dimension_matching import from_xarray, named_forecast, named_samples
 from prerank.adapters.fields import Field
-from prerank.adapters.labels import Labelled, from_arrays, from_pandas
+from prerank.adapters.labels import Labelled, from_arrays, from_draws, from_pandas
 from prerank.adapters.mixtures import Mixture, mixture
 from prerank.adapters.named_forecasts import NamedForecast
 from prerank.adapters.networks import deep_ensemble, from_zuko, mc_dropout
@@ -22,6 +23,7 @@ from prerank.adapters.ngboost import from_ngboost
 from prerank.adapters.products import Product, product
 from prerank.adapters.sbi import AmortisedPosterior, from_sbi
 from prerank.adapters.skpro import from_skpro
+from prerank.adapters.trajectories import from_darts, from_gluonts
 
 __all__ = [
     "AmortisedPosterior",
@@ -32,6 +34,10 @@ __all__ = [
     "Product",
     "deep_ensemble",
     "from_arrays",
+    "from_arviz",
+    "from_darts",
+    "from_draws",
+    "from_gluonts",
     "from_ngboost",
     "from_pandas",
     "from_sbi",

@@ -1,14 +1,16 @@
-"""Samples with named axes: arrays and pandas."""
+"""Samples with named axes: arrays, variables by name, and pandas."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch.distributions import Distribution
 
-from prerank.coordinates import label_texts, quoted
+from prerank.coordinates import event_names, label_texts, quoted
 from prerank.distributions import Ensemble
-from prerank.errors import InputError, InputTypeError
+from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.extras import needed_by
 from prerank.inputs import as_tensor, wrong_type
 from prerank.numerics import order_lines
@@ -21,6 +23,7 @@ __all__ = [
     "by_label",
     "check_frame",
     "from_arrays",
+    "from_draws",
     "from_pandas",
     "same_labels",
 ]
@@ -66,6 +69,64 @@ def from_arrays(
     if (sample_axis - target_axis) % values.dim() == 0:
         raise InputError(f"sample_axis and target_axis are the same axis, {sample_axis}")
     return Ensemble(values.movedim((sample_axis, target_axis), (0, -1)), weights)
+
+
+@needed_by("from_draws")
+def from_draws(
+    draws: Mapping[str, object], y: Mapping[str, object], *, sample_axis: int = 0
+) -> Labelled:
+    """Draws of several variables by name, as numpyro and bayesflow return them.
+
+    Each variable is a target, or one for each place of its further axes. Draws of variables that
+    `y` does not have, such as latent sites, are left out.
+
+    Args:
+        draws: arrays by name: `(S, N, ...)` from `numpyro.infer.Predictive`; `(N, S, ...)` with
+            `sample_axis=1` from `sample` of bayesflow.
+        y: what was observed, or the parameters that were simulated, by the same names:
+            `(N, ...)`. The targets are in its order.
+        sample_axis: the axis of the samples, 0 or 1; the other one is that of the rows.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> draws = {"slope": rng.normal(size=(100, 20, 2)), "noise": rng.normal(size=(100, 20))}
+        >>> truth = {"slope": rng.normal(size=(100, 2)), "noise": rng.normal(size=100)}
+        >>> dist, y = from_draws(draws, truth, sample_axis=1)
+        >>> dist.samples.shape, list(y.columns)
+        (torch.Size([20, 100, 3]), ['slope/0', 'slope/1', 'noise'])
+    """
+    import pandas as pd
+
+    for given, name in ((draws, "draws"), (y, "y")):
+        if not isinstance(given, Mapping):
+            raise wrong_type(name, given, "a dictionary with an array for each variable")
+    if sample_axis not in (0, 1):
+        raise InputError(f"sample_axis must be 0 or 1, got {sample_axis!r}")
+    absent = [name for name in y if name not in draws]
+    if absent or not y:
+        raise InputError(
+            f"y has the variables {quoted(y)}, and draws {quoted(draws)}: each variable of y needs "
+            "draws, and y at least one"
+        )
+    samples, observed, columns = [], [], []
+    for name, values in y.items():
+        truth, drawn = as_tensor(values, f"y[{name!r}]"), as_tensor(draws[name], f"draws[{name!r}]")
+        rest = [size for axis, size in enumerate(drawn.shape) if axis != sample_axis]
+        if not 0 < truth.dim() == drawn.dim() - 1 or rest != list(truth.shape):
+            raise ShapeError(
+                f"draws of {name!r} have shape {tuple(drawn.shape)} with sample_axis="
+                f"{sample_axis}, and y has {tuple(truth.shape)}: they must differ by the axis of "
+                "the samples alone"
+            )
+        first = drawn.movedim(sample_axis, 0)
+        samples.append(first.reshape(*first.shape[:2], -1))
+        observed.append(truth.reshape(len(truth), -1))
+        places = [list(map(str, range(size))) for size in truth.shape[1:]]
+        columns += event_names([[str(name)], *places])
+    if len(sizes := {tuple(part.shape[:2]) for part in samples}) > 1:
+        raise ShapeError(f"variables differ in samples and rows: {sorted(sizes)}")
+    table = pd.DataFrame(torch.cat(observed, -1).numpy(force=True), columns=columns)
+    return Labelled(Ensemble(torch.cat(samples, -1)), table)
 
 
 @needed_by("from_pandas")

@@ -129,7 +129,7 @@ class Diagnoser:
         self._parts: list[AccumulatedPITs] = []
         self._targets: tuple[str, ...] = ()
         self._skipped: dict[str, str] = {}
-        self._words, self._members = "", 0
+        self._words, self._members, self._ensemble = "", 0, False
         self._thinned = ThinnedRows(expected=self._expected)
         self._opening = OpeningRows()
 
@@ -149,6 +149,7 @@ class Diagnoser:
         targets = tuple(column_names(y, dist.event_shape[0], self.names))
         if self.rows and targets != self._targets:
             raise InputError(f"the targets are {targets}, those of earlier rows {self._targets}")
+        ensemble = isinstance(dist, Ensemble)
         if isinstance(dist, Ensemble):
             dist = dist.at_precision_of(y)
         observed = check_observations(dist, y, gaps=self._gaps)
@@ -157,7 +158,7 @@ class Diagnoser:
         divisors, words = divisors_of(self.scale, dist, observed, self.units)
         if not self.rows:
             terms, self._skipped = asked_of_batches(dist, self.preranks)
-            self._targets, self._words = targets, words
+            self._targets, self._words, self._ensemble = targets, words, ensemble
             self._parts = [self._accumulated(term) for term in terms]
         if self._dependence is not None and self._end + len(observed) > self._expected:
             raise InputError(
@@ -230,7 +231,7 @@ class Diagnoser:
             )
         if not self.rows:
             self._targets, self._words, self._skipped = other._targets, other._words, other._skipped
-            self._members = other._members
+            self._members, self._ensemble = other._members, other._ensemble
             self._parts = [self._accumulated(part.prerank) for part in other._parts]
         self._check_alike(other)
         for mine, theirs in zip(self._parts, other._parts, strict=True):
@@ -279,6 +280,7 @@ class Diagnoser:
             opening={k: torch.cat(p.opening) for k, p in named.items() if p.opening}
             if counted
             else None,
+            ensemble=self._ensemble,
         )
         return measured.judged(levels=self.levels, n_null=self.n_null)
 

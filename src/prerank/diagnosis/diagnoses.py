@@ -66,6 +66,7 @@ class Diagnosis:
         causes: of failures, by the number of the predictor.
         counts: of the PITs of all rows by label, where these are too many to hold.
         kept: numbers of the rows whose PITs are in `pits` then, `(n,)`; None for all.
+        ensemble: whether the forecast is an `Ensemble`, which is repaired and not trained.
     """
 
     findings: tuple[Finding, ...]
@@ -80,6 +81,7 @@ class Diagnosis:
     causes: dict[int, Causes] = field(default_factory=dict)
     counts: dict[str, PITCounts] = field(default_factory=dict)
     kept: Tensor | None = None
+    ensemble: bool = False
 
     @property
     def n(self) -> int:
@@ -278,6 +280,7 @@ class Diagnosis:
                 effective_n=self.effective_n(model=model),
                 degrees=None if self.dependence is None else self.dependence.degrees,
                 causes=self.causes.get(model),
+                ensemble=self.ensemble,
             )
             self._verdicts[model] = replace(
                 verdict, points=(*verdict.points, *self._row_points(model))

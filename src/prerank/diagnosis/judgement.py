@@ -55,6 +55,7 @@ class Measurement:
         kept: numbers of the rows whose PITs are there, `(n,)`; None for all.
         counts: of the PITs of all rows by label, where some of them are there.
         opening: PITs of the first rows in their order, likewise.
+        ensemble: whether the forecast is made of samples.
     """
 
     results: tuple[ProjectedPIT, ...]
@@ -70,6 +71,7 @@ class Measurement:
     kept: Tensor | None = None
     counts: Mapping[str, PITCounts] = field(default_factory=dict)
     opening: Mapping[str, Tensor] | None = None
+    ensemble: bool = False
 
     def of_rows(self, rows: Tensor, group: str) -> "Measurement":
         """The rows of a group, by their numbers; the share of ties stays that of all."""
@@ -117,6 +119,7 @@ class Measurement:
             ),
             counts=dict(self.counts),
             kept=self.kept,
+            ensemble=self.ensemble,
         )
 
     def _serials(self, pits: Mapping[str, Tensor]) -> dict[int, SerialCorrelation]:

@@ -292,6 +292,7 @@ def _measure(
     gaps = as_missing(missing)
     check_distribution(dist, gaps=gaps)
     targets = column_names(y, dist.event_shape[0], names)
+    ensemble = isinstance(dist, Ensemble)
     if isinstance(dist, Ensemble):
         dist = dist.at_precision_of(y)
     observed = check_observations(dist, y, gaps=gaps)
@@ -329,6 +330,7 @@ def _measure(
         null_seed=int(torch.randint(2**31, (), generator=source)),
         units=words,
         dependence=dependence,
+        ensemble=ensemble,
     )
 
 

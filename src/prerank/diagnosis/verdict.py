@@ -18,7 +18,7 @@ Mood = Status
 
 _DEGREES = {"slight": "Slightly", "moderate": "Moderately", "strong": "Strongly"}
 _TABLES = words_in("prerank.diagnosis", "words.toml")
-_ADVICE, _KINDS = _TABLES["advice"], _TABLES["kinds"]
+_ADVICE, _REPAIR, _KINDS = _TABLES["advice"], _TABLES["repair"], _TABLES["kinds"]
 _MORE = {1: "more", -1: "less"}
 
 
@@ -63,6 +63,7 @@ def reach_verdict(
     effective_n: int | None = None,
     degrees: int | None = None,
     causes: Causes | None = None,
+    ensemble: bool = False,
 ) -> Verdict:
     """Decide what fails (see `prerank.calibration.decision.decide`), and say it.
 
@@ -76,6 +77,7 @@ def reach_verdict(
         effective_n: number of independent rows that tell as much, where rows depend on each other.
         degrees: of freedom of the p-values of such rows.
         causes: of the failures, see `prerank.calibration.causes.causes_of`.
+        ensemble: whether samples were judged: advice then repairs them, and trains nothing.
 
     Example:
         >>> from prerank.calibration import DeviationShape
@@ -91,7 +93,7 @@ def reach_verdict(
     advice: list[str] = []
     if decision.fault is not None:
         headline, points = _failing_verdict(decision, decision.fault, n)
-        advice = _advice(decision, decision.fault)
+        advice = _advice(decision, decision.fault, ensemble=ensemble)
     elif not math.isnan(decision.detectable):
         headline, points = _passing_verdict(decision, n)
     elif decision.tested:
@@ -203,17 +205,18 @@ def _dependence_words(wrong: Dependence, causes: Causes) -> str:
     return listed(pairs) if pairs else "their dependence differs from the predicted one"
 
 
-def _advice(decision: Decision, fault: Fault) -> list[str]:
-    causes = fault.causes
+def _advice(decision: Decision, fault: Fault, *, ensemble: bool) -> list[str]:
+    causes, words = fault.causes, _ADVICE | _REPAIR if ensemble else _ADVICE
     labels = [one.label for one in fault.witnesses]
     if causes is None or fault.place == "elsewhere":
-        return [f"{labels[0]}: {explanation_of(labels[0]).repair}."]
+        repair = _REPAIR["elsewhere"] if ensemble else f"{explanation_of(labels[0]).repair}."
+        return [f"{labels[0]}: {repair}"]
     kinds = [kind for own in (*causes.targets.values(), causes.shared) for kind in own]
-    advice = list(dict.fromkeys(_ADVICE[_KINDS[kind]["advice"]] for kind in kinds))
+    advice = list(dict.fromkeys(words[_KINDS[kind]["advice"]] for kind in kinds))
     if causes.dependent is not None:
-        advice.append(_ADVICE["extremes" if causes.dependent.extremes else "dependence"])
+        advice.append(words["extremes" if causes.dependent.extremes else "dependence"])
     elif len(decision.failing) > 1:
-        advice.append(_ADVICE["margins_first"])
+        advice.append(words["margins_first"])
     return advice
 
 

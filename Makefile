@@ -26,7 +26,7 @@ NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || 
 	    "name another one: make PYTHON=python3.12" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bench test test-fast test-slow test-gpu fuzz chaos test-browser test-adapters test-compiled docs lint types layers house wheel format lock matrix sbom audit test-supply clean
+.PHONY: help venv demo bench test test-fast test-slow test-gpu fuzz chaos test-browser test-adapters test-compiled docs lint types layers house wheel dist format lock matrix sbom audit test-supply clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +108,12 @@ wheel: $(STAMP) ## build the wheel, again from the sdist, compare, and try it, w
 	  (cd "$$tmp/empty" && "$$new" -I "$$check" $$part); \
 	done
 
+dist: $(STAMP) ## the sdist and the wheel of a release, into dist/; TAG has to be v and the version
+	@set -eu; version=$$($(BIN)/python -c "import prerank; print(prerank.__version__)"); \
+	test "$(TAG)" = "v$$version" || { \
+	  echo "the version is $$version, so the tag of its release is v$$version, not '$(TAG)'" >&2; exit 1; }; \
+	rm -rf dist; $(BIN)/python -m build --no-isolation
+
 format: $(STAMP) ## let ruff fix and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -122,7 +128,7 @@ matrix: $(STAMP) ## the fast tests on PYTHONS (3.11 3.12 3.13) with ENDS (lowest
 sbom: .venv-supply/.installed ## what prerank runs with, as CycloneDX 1.6, into build/prerank.cdx.json
 	@.venv-supply/bin/python .ci/sbom.py build/prerank.cdx.json
 
-test-supply: .venv-supply/.installed ## tests of the lock, the bill of materials and the audit
+test-supply: .venv-supply/.installed ## tests of the lock, the bill of materials, the audit and the workflows
 	$(QUIETLY) .venv-supply/bin/python -m pytest -W error tests/supply
 
 audit: .venv-supply/.installed ## look known vulnerabilities of all locked packages up; 3 where that was not possible

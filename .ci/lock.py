@@ -31,7 +31,10 @@ OVER: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("pandas", "toolz"),
     ),
     "compiled": (("numba",), ()),
-    "supply": (("cyclonedx-python-lib[json-validation]", "pip-audit"), ()),
+    "supply": (
+        ("cyclonedx-python-lib[json-validation]", "pip-audit", "zizmor", "check-jsonschema"),
+        (),
+    ),
 }
 
 Blocks = dict[str, str]

@@ -104,7 +104,7 @@ def test_a_store_is_diagnosed_on_the_command_line(stores):
 def test_samples_of_a_store_are_written_to_netcdf(stores, tmp_path):
     new = read_samples(stores[0], "t2m", target=EVENT)
     path = new.write(tmp_path / "new.nc", 2 * new.values)
-    with xr.open_dataset(path, engine="h5netcdf") as written:
+    with xr.open_dataset(path, engine="h5netcdf", decode_timedelta=False) as written:
         xr.testing.assert_equal(written["t2m"], 2 * shuffled(SAMPLES))
 
 

@@ -317,6 +317,7 @@ BAD_USAGE = [
     (("--head", "head.safetensors", *TO, "--report", "r.html"), "--head"),
     (("--head", "head.safetensors", *TO, "--time", "day"), "--time"),
     ((*CAL, "--holdout", "1"), "--holdout"),
+    ((*CAL, "--holdout", "nan"), "--holdout"),
     ((*CAL, "--key", "a,,b"), "--key"),
 ]
 

@@ -137,6 +137,7 @@ BAD_USAGE = [
     ("--held-out", "1"),
     ("--held-out", "nan"),
     ("--budget", "-0.1"),
+    ("--budget", "nan"),
     ("--components", "0"),
     ("--max-epochs", "0"),
     ("--seed", "-1"),

@@ -182,6 +182,7 @@ def test_a_device_that_there_is_not_is_told_in_one_line(tmp_path, device):
         (("run", "quick", "--out", "x", "--workers", "0"), "--workers"),
         (("run", "quick", "--out", "x", "--engine", "threads"), "--engine"),
         (("run", "quick", "--out", "x", "--time-limit", "-1"), "--time-limit"),
+        (("run", "quick", "--out", "x", "--time-limit", "nan"), "--time-limit"),
         (("run", "quick", "--out", "x", "--time-limit", "soon"), "--time-limit"),
         (("report", __file__), "folder"),
         (("compare", "x"), "--out"),

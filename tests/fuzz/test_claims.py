@@ -49,6 +49,15 @@ def bounded():
 
 
 @pytest.fixture
+def plain_memory():
+    """The allocator of pyarrow 21 reserves ten times the addresses that it uses."""
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    yield
+    pa.set_memory_pool(before)
+
+
+@pytest.fixture
 def observed(tmp_path):
     pd.DataFrame({"row": range(8), "y0": np.arange(8.0)}).to_csv(tmp_path / "y.csv", index=False)
     return tmp_path / "y.csv"
@@ -126,6 +135,7 @@ PARQUET = {
 }
 
 
+@pytest.mark.usefixtures("plain_memory")
 @pytest.mark.parametrize("case", PARQUET)
 def test_parquet(case, tmp_path):
     """A small file of a large table."""

@@ -16,6 +16,7 @@ from prerank.cli.options import (
     SampleAxis,
     SampleColumn,
     TargetDimensions,
+    a_number,
 )
 from prerank.cli.reading import read_as_asked
 
@@ -74,6 +75,7 @@ def calibrate(
             "--holdout",
             min=0.01,
             max=0.9,
+            callback=a_number,
             help="Share of the rows held out for the report.",
         ),
     ] = defaults.HELD_OUT,

@@ -21,7 +21,7 @@ from prerank.cli.messages import (
     print_json,
     say,
 )
-from prerank.cli.options import AsJson, Quiet
+from prerank.cli.options import AsJson, Quiet, a_number
 
 if TYPE_CHECKING:
     from prerank.estimators import MixtureRegressor
@@ -94,7 +94,9 @@ def fit(
     budget: Annotated[
         float,
         typer.Option(
-            min=0, help="By how much the energy score may worsen, for `network` and `auto`."
+            min=0,
+            callback=a_number,
+            help="By how much the energy score may worsen, for `network` and `auto`.",
         ),
     ] = defaults.BUDGET,
     discrete: Annotated[
@@ -117,7 +119,13 @@ def fit(
     ] = defaults.N_COMPONENTS,
     max_epochs: MaxEpochs = defaults.MAX_EPOCHS,
     held_out: Annotated[
-        float, typer.Option(min=0.01, max=0.9, help="Share of the rows held out for the diagnosis.")
+        float,
+        typer.Option(
+            min=0.01,
+            max=0.9,
+            callback=a_number,
+            help="Share of the rows held out for the diagnosis.",
+        ),
     ] = defaults.HELD_OUT,
     split_by: Annotated[
         str | None,

@@ -1,5 +1,6 @@
 """Options that several commands have."""
 
+import math
 from typing import Annotated
 
 import typer
@@ -13,7 +14,16 @@ __all__ = [
     "SampleColumn",
     "TargetDimensions",
     "TimeColumn",
+    "a_number",
 ]
+
+
+def a_number(value: float) -> float:
+    """The value of an option, unless it is nan: typer < 0.29 lets that through `min` and `max`."""
+    if math.isnan(value):
+        raise typer.BadParameter("nan is not a number")
+    return value
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 TimeColumn = Annotated[

@@ -20,7 +20,7 @@ from prerank.cli.messages import (
     say,
     terminal,
 )
-from prerank.cli.options import AsJson
+from prerank.cli.options import AsJson, a_number
 from prerank.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +52,12 @@ def run(
         str, typer.Option(help="Where to train: cpu, cuda, or auto for the GPU if there is one.")
     ] = "auto",
     time_limit: Annotated[
-        float, typer.Option(min=0, help="Seconds after which to stop; the same command resumes.")
+        float,
+        typer.Option(
+            min=0,
+            callback=a_number,
+            help="Seconds after which to stop; the same command resumes.",
+        ),
     ] = math.inf,
     engine: Annotated[
         Literal["local", "processes", "ray"] | None,

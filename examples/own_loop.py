@@ -97,9 +97,9 @@ def judge(name: str) -> prerank.Diagnosis:
 # Before and after
 # ----------------
 # The likelihood pays dearly for a few outliers and widens every prediction. The penalty narrows
-# them again, and the energy score improves with it. With the weights that it was trained to before,
-# the second part has a smaller learning rate and aims at rows that the likelihood has not been
-# fitted to.
+# them again, and the energy score improves with it. The second part of the
+# training starts from the weights of the first. It has a smaller learning rate, and aims at rows
+# that the likelihood has not been fitted to.
 train(40, lr=3e-3, strength=0.0)
 before = judge("before")
 train(20, lr=1e-3, strength=30.0)

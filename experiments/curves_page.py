@@ -4,8 +4,8 @@
 
 draws the figures from `tables/curves/*.csv` of `learning_curves.py` and `tables/predictors.csv` of
 `predictors.py`; `claims.py` puts the tables between their markers. The *error* of a forecast is the
-root of the mean over seeds and pre-ranks of the paper of the unbiased squared error, in .0001; that
-of a calibrated forecast is 0 in the mean of squares, whatever the number of test rows.
+root of the mean over seeds and pre-ranks of the paper of the unbiased squared error, in .0001. The
+mean under the root is 0 on average for a calibrated forecast, whatever the number of test rows.
 """
 
 from collections.abc import Callable

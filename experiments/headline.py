@@ -101,7 +101,7 @@ class Problem(head.Problem):
 def records(
     name: str, seeds: tuple[int, ...], trained: tuple[int, ...], device: str
 ) -> Iterator[list[dict[str, Any]]]:
-    """The lines of some seeds of one dataset; all are trained, for they share a strength."""
+    """The lines of some seeds of one dataset; all are trained, since they share one strength."""
     yield from judged(Problem.published(name, trained, device), seeds=seeds)
 
 
@@ -110,7 +110,7 @@ def judged(
     behind: dict[str, tuple[str, ...]] | None = None,
     seeds: tuple[int, ...] | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """The lines of one problem, by seed: `BEHIND` each forecast, for all seeds if not told."""
+    """The lines of one problem, by seed: `BEHIND` each forecast and for all seeds by default."""
     for split, seed in enumerate(problem.seeds):
         if seeds is not None and seed not in seeds:
             continue

@@ -190,9 +190,9 @@ def test_the_labels_of_darts(ignorant):
 # --- what does not fit --------------------------------------------------------------------------
 
 
-def sampled(steps=2, start="2026-01-05", samples=5):
+def sampled(steps=2, start="2026-01-05", samples=5, variates=()):
     kind = gluonts.SampleForecast
-    return kind(np.zeros((samples, steps)), pd.Period(start, freq="D"), item_id="a")
+    return kind(np.zeros((samples, steps, *variates)), pd.Period(start, freq="D"), item_id="a")
 
 
 def quantiled():
@@ -220,6 +220,10 @@ BAD = {
     "members": (
         lambda: from_gluonts([sampled(), sampled(samples=6)], [DAYS] * 2),
         "need the same samples",
+    ),
+    "variates": (
+        lambda: from_gluonts([sampled(variates=[2])], [DAYS]),
+        "those of their series",
     ),
     "another kind": (lambda: from_darts([DAYS], line()), "forecasts must be TimeSeries of darts"),
     "one sample": (lambda: from_darts([line()], line()), "num_samples=100"),

@@ -13,8 +13,14 @@ from prerank.calibration import (
 )
 from prerank.calibration.dependent_limits import dependent_limits
 from prerank.calibration.dependent_rows import row_units
-from prerank.calibration.evidence import bar_band, curve_band, curve_shapes
-from prerank.calibration.gaps import limits_of, mean_limits_of, p_values_of
+from prerank.calibration.evidence import curve_shapes
+from prerank.calibration.gaps import (
+    band_of,
+    histogram_band_of,
+    limits_of,
+    mean_limits_of,
+    p_values_of,
+)
 from prerank.calibration.pit_counts import PITCounts
 from prerank.calibration.rotations import dependent_evidence
 from prerank.calibration.uniformity import component_p_values
@@ -69,7 +75,7 @@ def test_all_that_is_said_of_independent_rows(sizes, levels):
         density = pit_histogram(z.double(), bins=bins).density
         torch.testing.assert_close(counts.histogram(bins).density, density, **exact)
     assert curve_shapes(counts, levels=levels) == curve_shapes(z, levels=levels)
-    assert bar_band(counts, None, bins=20) == bar_band(z, None, bins=20)
+    assert histogram_band_of(counts, None, bins=20) == histogram_band_of(z, None, bins=20)
 
 
 @pytest.mark.parametrize("kind", ["time", "cluster"])
@@ -85,9 +91,9 @@ def test_all_that_is_said_of_dependent_rows(kind):
         limits = zip(dependent_limits(counts, rows), dependent_limits(z, rows), strict=True)
         for mine, theirs in limits:
             torch.testing.assert_close(tuple(mine), tuple(theirs))
-        mine, theirs = (curve_band(one, rows) for one in (counts, z))
+        mine, theirs = (band_of(one, rows) for one in (counts, z))
         torch.testing.assert_close(mine.upper, theirs.upper)
-        mine, theirs = (bar_band(one, rows, bins=10) for one in (counts, z))
+        mine, theirs = (histogram_band_of(one, rows, bins=10) for one in (counts, z))
         assert mine.upper == pytest.approx(theirs.upper)
 
 

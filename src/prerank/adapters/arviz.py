@@ -28,8 +28,8 @@ def from_arviz(
 
     Args:
         tree: what ArviZ, PyMC or `arviz.from_numpyro` returns.
-        group: with the predictions.
-        observed: the group with the observations, under the same names.
+        group: name of the group with the predictions.
+        observed: name of the group with the observations, whose variables have the same names.
 
     Example:
         >>> import numpy as np, prerank, xarray as xr

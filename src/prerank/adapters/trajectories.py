@@ -79,7 +79,8 @@ def from_gluonts(
         missing = ~times.isin(whole.index)
         if missing.any():
             raise _beyond(str(forecast.item_id), times[missing][0])
-        names = ["target"] if forecast.samples.ndim == 2 else list(map(str, whole.columns))
+        alone = forecast.samples.ndim == 2 or isinstance(whole, pd.Series)
+        names = ["target"] if alone else list(map(str, whole.columns))
         rows.append(
             _Trajectory(
                 str(forecast.item_id),

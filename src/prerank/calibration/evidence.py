@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from prerank.calibration.bands import HistogramBand, ReliabilityBand
 from prerank.calibration.dependent_limits import dependent_limits
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.error_table import POWERLESS_TIES, Finding
@@ -13,7 +12,6 @@ from prerank.calibration.gaps import (
     band_of,
     components_of,
     curve_of,
-    histogram_band_of,
     limits_of,
     without_gaps,
 )
@@ -23,15 +21,7 @@ from prerank.calibration.shapes import DeviationShape, deviation_shapes
 from prerank.defaults import BAND_LEVEL, LEVELS, SIGNIFICANCE
 from prerank.pits.ranks import WEIGHTED
 
-__all__ = [
-    "SIGNIFICANCE",
-    "Evidence",
-    "Part",
-    "bar_band",
-    "curve_band",
-    "curve_shapes",
-    "evidence_of",
-]
+__all__ = ["Evidence", "Part", "curve_shapes", "evidence_of"]
 
 
 @dataclass(frozen=True)
@@ -112,29 +102,7 @@ def curve_shapes(
 ) -> list[DeviationShape]:
     """How the reliability curve of each component of PITs `(N, J)`, or of counts, deviates."""
     curve = curve_of(z, levels=levels)
-    return deviation_shapes(curve, curve_band(z, dependence, level=level, levels=levels))
-
-
-def curve_band(
-    z: Tensor | PITCounts,
-    dependence: DependentRows | None,
-    *,
-    level: float = BAND_LEVEL,
-    levels: int = LEVELS,
-) -> ReliabilityBand:
-    """The band of PITs `(N, J)`, wider where their rows depend on each other."""
-    return band_of(z, dependence, level=level, levels=levels)
-
-
-def bar_band(
-    z: Tensor | PITCounts,
-    dependence: DependentRows | None,
-    *,
-    bins: int,
-    level: float = BAND_LEVEL,
-) -> HistogramBand:
-    """The band of a histogram of PITs `(N, J)`, wider where their rows depend on each other."""
-    return histogram_band_of(z, dependence, bins=bins, level=level)
+    return deviation_shapes(curve, band_of(z, dependence, level=level, levels=levels))
 
 
 def evidence_of(

@@ -36,7 +36,7 @@ from prerank.calibration.periods import PeriodMeans, period_means
 from prerank.calibration.pit_counts import PITCounts
 from prerank.calibration.rotations import dependent_band, dependent_histogram_band
 from prerank.calibration.uniformity import component_p_values
-from prerank.defaults import BAND_LEVEL
+from prerank.defaults import BAND_LEVEL, LEVELS
 from prerank.errors import InputError
 
 __all__ = [
@@ -189,7 +189,11 @@ def histogram_of(z: Tensor | PITCounts, *, bins: int) -> PITHistogram:
 
 
 def band_of(
-    z: Tensor | PITCounts, dependence: DependentRows | None, *, level: float, levels: int
+    z: Tensor | PITCounts,
+    dependence: DependentRows | None,
+    *,
+    level: float = BAND_LEVEL,
+    levels: int = LEVELS,
 ) -> ReliabilityBand:
     """The band of the curves of PITs `(N, J)`, one for each component where they have gaps."""
     sizes = gap_sizes(z)
@@ -211,7 +215,11 @@ def band_of(
 
 
 def histogram_band_of(
-    z: Tensor | PITCounts, dependence: DependentRows | None, *, bins: int, level: float
+    z: Tensor | PITCounts,
+    dependence: DependentRows | None,
+    *,
+    bins: int,
+    level: float = BAND_LEVEL,
 ) -> HistogramBand:
     """The band of the histograms of PITs `(N, J)`, for each component where they have gaps."""
     sizes = gap_sizes(z)

@@ -197,7 +197,7 @@ def diagnose(
 
 
 class _Judged(NamedTuple):
-    """What came out of samples `(S, N, D)`."""
+    """A diagnosis of samples `(S, N, D)`, and how their files were read."""
 
     diagnosis: "Diagnosis | GroupedDiagnosis"
     where: "WhereDiagnosis | None"
@@ -213,7 +213,7 @@ def _judged(
     options: Mapping[str, Any],
     quiet: bool,
 ) -> _Judged:
-    """Read and diagnose, in blocks of rows where that can and has to be."""
+    """Read and diagnose files, in blocks of rows if they are large and the options allow it."""
     from prerank.files.frames import naming
 
     with ExitStack() as opened:

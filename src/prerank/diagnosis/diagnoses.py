@@ -14,8 +14,15 @@ from prerank.calibration import ReliabilityCurve, default_bins, pce_floor
 from prerank.calibration.causes import MARGINAL, Causes
 from prerank.calibration.dependent_rows import DependentRows
 from prerank.calibration.error_table import ALL, Finding
-from prerank.calibration.evidence import bar_band, curve_band, evidence_of
-from prerank.calibration.gaps import curve_of, fewest_pits, histogram_of, period_means_of
+from prerank.calibration.evidence import evidence_of
+from prerank.calibration.gaps import (
+    band_of,
+    curve_of,
+    fewest_pits,
+    histogram_band_of,
+    histogram_of,
+    period_means_of,
+)
 from prerank.calibration.periods import periods_of
 from prerank.calibration.pit_counts import PITCounts
 from prerank.calibration.serial_correlation import SerialCorrelation
@@ -157,7 +164,7 @@ class Diagnosis:
             band = None
             if whole.method != WEIGHTED:
                 own = self._pits_of(label, model)
-                band = curve_band(own, self.dependence, level=level, levels=self.levels)
+                band = band_of(own, self.dependence, level=level, levels=self.levels)
             names = [part.component for part in parts] or [label]
             causes = self.causes.get(model)
             found = target_words(causes) if causes and label == MARGINAL else ()
@@ -178,7 +185,7 @@ class Diagnosis:
         for curve in self.displays(model=model, level=level):
             own = self._pits_of(curve.label, model)
             count = default_bins(fewest_pits([own])) if bins is None else bins
-            band = bar_band(own, self.dependence, bins=count, level=level)
+            band = histogram_band_of(own, self.dependence, bins=count, level=level)
             histograms.append(
                 PITHistogramDisplay(
                     histogram_of(own, bins=count),

@@ -74,7 +74,7 @@ def open_pair(
     target: str | Names | None = None,
     aside: Sequence[str] = (),
 ) -> Iterator[GridPair | None]:
-    """Open two files whose samples are too many to be held, and match their labels.
+    """Open two files with too many samples for the memory, and match their labels.
 
     The rows, targets and remarks are those of `prerank.files.read_forecasts`, which has the other
     arguments.

@@ -53,7 +53,7 @@ def read_grid(path: Path) -> "xr.Dataset":
 
 
 def stored_values(path: Path, variable: "xr.Variable") -> "xr.Variable":
-    """The values of a variable of an open file, whose errors name the file when they are read."""
+    """The values of a variable of an open file; errors while they are read name the file."""
     import xarray as xr
     from xarray.core import indexing
 

@@ -44,15 +44,15 @@ def expected_seconds(
 ) -> float:
     """Seconds until units are done, from the measured time of a few steps of their networks.
 
-    When a training stops is not known before: the estimate is usually good to a factor of 2, and
-    sometimes to 3. Where there is nothing to correct, the exact protocol tries no strength, and
-    takes less.
+    The epoch in which a training stops is not known in advance: the estimate is usually good to a
+    factor of 2, and sometimes to 3. If the unpenalised network has no error to correct, the exact
+    protocol tries no strength, and takes less.
 
     Args:
-        plan: of the study.
-        units: that are left; their datasets are on this machine.
-        workers: processes that work at a time, with one thread each.
-        speed: of the machine; measured by default.
+        plan: plan of the study.
+        units: units that are left; their datasets are on this machine.
+        workers: number of processes at a time, with one thread each.
+        speed: speed of the machine; measured by default.
 
     Example:
         >>> quick = Plan.preset("quick")

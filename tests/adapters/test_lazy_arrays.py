@@ -15,7 +15,7 @@ from named_fields import EVENT, MEMBERS, TIMES, fields, shuffled
 from prerank.adapters import named_forecast
 from prerank.adapters.named_forecasts import NamedForecast
 from prerank.diagnosis import Diagnoser, measurement
-from prerank.errors import InputError
+from prerank.errors import InputError, ShapeError
 from prerank.files import read_forecasts, read_samples
 
 dask = load("dask")
@@ -231,3 +231,20 @@ def test_blocks_end_where_chunks_end():
     ends = [part.stop for part in found.slices(2 * BLOCK)]
     assert ends[:3] == [40, 69, TIMES]  # the last chunk is less than four times as large
     assert found.slices(1)[:2] == [slice(0, 1), slice(1, 2)]
+
+
+def test_chunks_may_be_empty():
+    blocks = [da.from_array(SAMPLES.to_numpy()[:, part]) for part in (slice(0), slice(70))]
+    blocks += [blocks[0], da.from_array(SAMPLES.to_numpy()[:, 70:])]
+    samples = SAMPLES.copy(data=da.concatenate(blocks, axis=1, allow_unknown_chunksizes=False))
+    samples = samples.copy(data=samples.data.rechunk({1: (0, 70, 0, 50)}))
+    assert 0 in samples.chunksizes["time"]
+    options = {"target": EVENT, "preranks": "marginal", "engine": "dask"}
+    assert prerank.diagnose(samples, Y, **options).n == TIMES
+
+
+@pytest.mark.parametrize("dim", SAMPLES.dims)
+def test_arrays_without_values_are_refused(dim):
+    y = Y if dim == "number" else Y.isel({dim: []})
+    with pytest.raises(ShapeError, match=f"dist is empty: its dimension '{dim}'"):
+        prerank.diagnose(SAMPLES.isel({dim: []}), y, target=EVENT)

@@ -53,6 +53,19 @@ BAD = {
         r"differ in samples and rows: \[\(7, 299\), \(7, 300\)\]",
     ),
     "samples": (lambda: from_draws(DRAWS | {"noise": SECOND[1:]}, TRUTH), "differ in samples"),
+    "no rows": (lambda: from_draws({"a": RNG.random((S, 0))}, {"a": RNG.random(0)}), "is empty"),
+    "one name": (
+        lambda: from_draws(DRAWS | {"slopes/0/1": SECOND}, TRUTH | {"slopes/0/1": TRUTH["noise"]}),
+        "several targets are called 'slopes/0/1'",
+    ),
+    "rows are samples": (
+        lambda: from_arviz(
+            xr.DataTree.from_dict(
+                {k: v.to_dataset().rename(row="sample") for k, v in tree().children.items()}
+            )
+        ),
+        "has a dimension 'sample' beside 'chain', 'draw'",
+    ),
     "no tree": (lambda: from_arviz(xr.Dataset()), "tree must be an xarray.DataTree"),
     "no group": (lambda: from_arviz(tree(), group="predictions"), "no group 'predictions'"),
     "no observations": (lambda: from_arviz(tree(), observed="seen"), "no group 'seen'"),

@@ -138,6 +138,57 @@ def test_missing_values_are_refused_or_left_out(folder, large, tmp_path):
     assert (used["all"], used["t2m/Bonn/6"], used["t2m/Oslo/6"]) == (113, 112, 113)
 
 
+EVENTS = ("--target", "station,lead")
+WEEK = ("time", np.arange(TIMES) // 7)
+ODD = {
+    "half precision": (lambda fc: fc.astype(np.float16), lambda y: y.astype(np.float16), ()),
+    "clusters beside samples": (
+        lambda fc: fc.assign(week=WEEK).isel(time=slice(None, None, -1)),
+        lambda y: y,
+        (*EVENTS, "--cluster", "week"),
+    ),
+    "one event": (lambda fc: fc, lambda y: y, ("--target", "time,station,lead")),
+    "variables without members": (
+        lambda fc: fc.assign(area=("station", [1.0, 2.0, 3.0])),
+        lambda y: y.assign(area=("station", [1.0, 2.0, 3.0])),
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_files_have_the_answer_of_whole_ones(name, large, tmp_path):
+    forecast, observe, words = ODD[name]
+    samples = written(forecast(SAMPLES.to_dataset()), tmp_path / "fc.nc")
+    truth = written(observe(Y.to_dataset()), tmp_path / "obs.nc")
+    files = ("--samples", samples, "--observations", truth)
+    words = ("diagnose", *files, *(words or EVENTS), "--preranks", "marginal+scale", "--json")
+    whole = call(*words)
+    assert whole.exit_code == 0, whole.stderr
+    large()
+    done = call(*words)
+    assert done.exit_code == 0, done.stderr
+    found, expected = (json.loads(one.stdout) for one in (done, whole))
+    assert (found["n"], found.get("rows")) == (expected["n"], expected.get("rows"))
+    for one, other in zip(found["findings"], expected["findings"], strict=True):
+        assert one["component"] == other["component"]
+        assert abs(one["pce"] - other["pce"]) < 1 / (MEMBERS + 1)
+
+
+@pytest.mark.parametrize("file", ["fc", "obs"])
+def test_an_empty_dimension_is_named(file, folder, large, tmp_path):
+    whole = {"fc": SAMPLES.to_dataset(), "obs": Y.to_dataset()}
+    whole[file] = whole[file].isel(time=[])
+    paths = [written(data, tmp_path / f"{name}.nc") for name, data in whole.items()]
+    large()
+    done = call("diagnose", "--samples", paths[0], "--observations", paths[1], *NAMED)
+    shape = {"fc": f"({MEMBERS}, 0)", "obs": "(0,)"}[file]
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"Error: {tmp_path / file}.nc: variable 't2m/Bonn/6' is empty: its shape is {shape}\n"
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_that_shows_when_values_are_read_names_the_file(kind, folder, large, tmp_path):
     path = tmp_path / f"fc.{kind}"

@@ -186,3 +186,15 @@ def test_an_executor_is_refused_where_nothing_is_read_in_blocks():
     dist, y = ensemble()
     with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match="engine is for arrays"):
         diagnose(dist, y, engine=pool)
+
+
+def test_refused_rows_leave_nothing_behind():
+    other, whole = Diagnoser(levels=50, n_null=200), Diagnoser(n_null=200)
+    other.update(*ensemble(members=30))
+    with pytest.raises(InputError, match="other levels"):
+        whole.merge(other)
+    whole.update(*ensemble())
+    assert whole.rows == N
+    with pytest.raises(InputError, match="is this one"):
+        whole.merge(whole)
+    assert whole.result().n == N

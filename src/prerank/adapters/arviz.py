@@ -63,6 +63,11 @@ def from_arviz(
         )
     samples = drawn[both]
     dims = [dim for dim in ("chain", "draw") if dim in samples.dims]
+    if dims and "sample" in samples.dims:
+        raise InputError(
+            f"{group!r} has a dimension 'sample' beside {quoted(dims)}: rename it in both groups, "
+            "since the draws of all chains get that name"
+        )
     if dims:
         samples = samples.stack(sample=dims, create_index=False).drop_vars(dims, errors="ignore")
     return samples.transpose("sample", ..., missing_dims="ignore"), seen[both]

@@ -120,6 +120,8 @@ def named_samples(
         rest = chosen
     if not rest:
         raise ShapeError(f"{name} has the dimensions {quoted(dims)}: none is left for rows")
+    if empty := [dim for dim in dims if not dist.sizes[dim]]:
+        raise ShapeError(f"{name} is empty: its dimension {quoted(empty)} has the size 0")
     return Field(name, dist, variables, member, rest, events)
 
 

@@ -80,7 +80,7 @@ class Field:
         size = self.given.sizes[dim]
         lazy = getattr(self.given, "chunksizes", {}).get(dim)
         if lazy:
-            return tuple(lazy)
+            return tuple(filter(None, lazy)) or (0,)  # a chunk may be empty
         stored = self.arrays[0].encoding.get("preferred_chunks", {}).get(dim, size)
         step = max(1, min(size, int(np.max(stored))))
         return [min(step, size - start) for start in range(0, size, step)] or [size]

@@ -12,7 +12,7 @@ from prerank.coordinates import event_names, label_texts, quoted
 from prerank.distributions import Ensemble
 from prerank.errors import InputError, InputTypeError, ShapeError
 from prerank.extras import needed_by
-from prerank.inputs import as_tensor, wrong_type
+from prerank.inputs import as_tensor, repeated, wrong_type
 from prerank.numerics import order_lines
 
 if TYPE_CHECKING:
@@ -119,12 +119,14 @@ def from_draws(
                 "the samples alone"
             )
         first = drawn.movedim(sample_axis, 0)
-        samples.append(first.reshape(*first.shape[:2], -1))
-        observed.append(truth.reshape(len(truth), -1))
+        samples.append(first.unsqueeze(-1).flatten(2))
+        observed.append(truth.unsqueeze(-1).flatten(1))
         places = [list(map(str, range(size))) for size in truth.shape[1:]]
         columns += event_names([[str(name)], *places])
     if len(sizes := {tuple(part.shape[:2]) for part in samples}) > 1:
         raise ShapeError(f"variables differ in samples and rows: {sorted(sizes)}")
+    if again := repeated(columns):
+        raise InputError(f"several targets are called {quoted(again)}: rename a variable")
     table = pd.DataFrame(torch.cat(observed, -1).numpy(force=True), columns=columns)
     return Labelled(Ensemble(torch.cat(samples, -1)), table)
 

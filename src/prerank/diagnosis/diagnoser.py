@@ -167,7 +167,7 @@ class Diagnoser:
             )
         size = len(dist.samples) if isinstance(dist, Ensemble) else self.n_samples
         if isinstance(dist, Ensemble):
-            if self._members not in (0, size):
+            if self.rows and self._members not in (0, size):
                 raise InputError(
                     f"dist has {size} samples, and earlier rows {self._members}: ranks among "
                     "different numbers cannot be counted together, diagnose these rows apart"
@@ -222,6 +222,8 @@ class Diagnoser:
             >>> whole.rows, whole.result().n
             (1000, 1000)
         """
+        if other is self:
+            raise InputError("the other diagnoser is this one, whose rows are here already")
         if not other.rows:
             return
         if other._first is not None and other._first != self._end:

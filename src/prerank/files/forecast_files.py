@@ -190,7 +190,7 @@ def read_forecasts(
             "an array 'observations', a wide table in columns of their own; or name another file"
         )
     with naming(path):
-        offered = () if alone else source.offered(choices)
+        offered = () if alone else _sampled(source, choices)
     with naming(truth):
         frame = observed.observations(choices, offered)
         for name, what in ((time, "time"), (cluster, "cluster")):
@@ -335,6 +335,13 @@ def _kinds(gaps: bool | None) -> str:
 
 def _way_out(gaps: bool | None) -> str:
     return f", or diagnose with {option('missing')} available" if gaps is False else ""
+
+
+def _sampled(source: SampleTable | SampleArrays | SampleGrid, choices: Choices) -> tuple[str, ...]:
+    """Names of targets that a file has samples of, as far as it says; bounds of times are none."""
+    if isinstance(source, SampleGrid):
+        return source.sampled(source.member(choices), choices)
+    return source.offered(choices)
 
 
 def _check_aside(

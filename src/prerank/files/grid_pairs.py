@@ -138,12 +138,13 @@ def _matched(source: SampleGrid, observed: SampleGrid, choices: Choices) -> Grid
     event = _event_places(source, observed, variables, targets)
     alike = {*dims} - {member} == {*rows} == {*(choices.key or rows)}
     alike &= all(_labelled(source, dim) == _labelled(observed, dim) for dim in rows)
-    if event is None or not alike or {*variables, member} & {*choices.aside}:
+    if event is None or not rows or not alike or {*variables, member} & {*choices.aside}:
         return None
     ours, theirs = event
     for dim in rows:
         ours[dim], theirs[dim] = _row_places(source, observed, dim)
-    samples = _variables(source, variables, ()).isel(ours)
+    aside = [name for name in choices.aside if name not in observed.dataset.variables]
+    samples = _variables(source, variables, aside).isel(ours)
     truth = _variables(observed, variables, choices.aside).isel(theirs)
     labels = {dim: truth.variables[dim] for dim in (*rows, *source.event) if dim in truth.coords}
     samples = samples.assign_coords(labels)
@@ -228,4 +229,4 @@ def _variables(grid: SampleGrid, names: Sequence[str], aside: Sequence[str]) -> 
     """Some variables; without their units, since targets are judged as they are."""
     kept = [*names, *(name for name in aside if name in grid.dataset.data_vars)]
     stored = {name: stored_values(grid.path, grid.dataset.variables[name]) for name in names}
-    return grid.dataset[kept].assign(stored)
+    return grid.dataset[kept].assign(stored).set_coords(kept[len(names) :])

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from prerank.errors import InputError
@@ -53,16 +54,21 @@ def read_grid(path: Path) -> "xr.Dataset":
 
 
 def stored_values(path: Path, variable: "xr.Variable") -> "xr.Variable":
-    """The values of a variable of an open file; errors while they are read name the file."""
+    """The values of a variable of an open file; errors while they are read name the file.
+
+    Values in half precision become float32, which ranks need.
+    """
     import xarray as xr
     from xarray.core import indexing
 
+    kind = np.dtype(np.float32) if variable.dtype == np.float16 else variable.dtype
+
     def read(key: Any) -> npt.NDArray[Any]:
         with _refusing(path):
-            return variable[key].to_numpy()
+            return variable[key].to_numpy().astype(kind, copy=False)
 
     class Stored(xr.backends.BackendArray):
-        shape, dtype = variable.shape, variable.dtype
+        shape, dtype = variable.shape, kind
 
         def __getitem__(self, key: Any) -> Any:
             outer = indexing.IndexingSupport.OUTER

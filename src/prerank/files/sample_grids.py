@@ -170,7 +170,7 @@ class SampleGrid:
         return member
 
     def dimensions(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The dimensions of the first variable, which the others must have too."""
+        """The dimensions of the first variable, which the others must have too; none is empty."""
         for name in names:
             find_name(name, self.components, " for a target")
         first = tuple(str(dim) for dim in self._variable(names[0]).dims)
@@ -181,6 +181,10 @@ class SampleGrid:
                     f"{names[0]!r} has dimensions {listed(first)} and {name!r} "
                     f"{listed(dims) or 'none'}: all targets need the same"
                 )
+        for name in names:
+            shape = self._variable(name).shape
+            if 0 in shape:
+                raise InputError(f"variable {name!r} is empty: its shape is {shape}")
         return first
 
     def _values(self, name: str, dims: tuple[str, ...]) -> npt.NDArray[np.float64]:
@@ -189,8 +193,6 @@ class SampleGrid:
             raise InputError(
                 f"variable {name!r} holds {variable.dtype}: only numbers can be used for a target"
             )
-        if variable.size == 0:
-            raise InputError(f"variable {name!r} is empty: its shape is {variable.shape}")
         return variable.transpose(*dims).to_numpy().astype(np.float64)
 
     def _coordinates(self, dims: tuple[str, ...], choices: Choices) -> Frame:

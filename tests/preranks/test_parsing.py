@@ -1,10 +1,12 @@
 """From text to pre-ranks and back, and which of them apply where."""
 
 import dataclasses
+import inspect
 
 import pytest
 import torch
 
+import prerank.preranks
 from prerank import Ensemble, diagnose, pit, smooth_pit
 from prerank.errors import InputError, InputTypeError, NotApplicableError
 from prerank.preranks import (
@@ -14,6 +16,7 @@ from prerank.preranks import (
     PCA,
     AverageRank,
     BandDepth,
+    Conditional,
     Copula,
     Custom,
     Dependency,
@@ -21,6 +24,7 @@ from prerank.preranks import (
     Location,
     Marginal,
     MultivariateRank,
+    PreRank,
     Projection,
     Scale,
     ThresholdExceedance,
@@ -216,3 +220,23 @@ def test_largest_lag_and_number_of_components_apply():
 def test_projection_has_to_fit_the_targets(shape):
     with pytest.raises(InputError, match="vectors"):
         pit(multivariate_normal(4, dim=3), torch.zeros(4, 3), Projection(torch.ones(shape)))
+
+
+def concrete(kind):
+    """All subclasses in the library that are not abstract."""
+    for sub in kind.__subclasses__():
+        yield from concrete(sub)
+        if not inspect.isabstract(sub) and sub.__module__.startswith("prerank."):
+            yield sub
+
+
+def test_every_prerank_is_public_and_tested_against_truths():
+    of_code = {
+        Custom,
+        Projection,
+        Conditional,
+    }  # of a function or of directions: tests of their own
+    found = set(concrete(PreRank)) - of_code
+    assert len(found) >= len((*PAPER, *CLASSIC))
+    assert {kind.__name__ for kind in found} <= set(prerank.preranks.__all__)
+    assert found == {type(one) for one in PRERANKS} - of_code

@@ -4,28 +4,11 @@ from dataclasses import asdict
 
 import pytest
 
-from prerank.preranks import (
-    CLASSIC,
-    PAPER,
-    Isotropy,
-    MinimumSpanningTree,
-    ReferenceDistance,
-    SampleDensity,
-    ThresholdExceedance,
-    Variogram,
-)
+from prerank.preranks import Custom
 from prerank.report.explanations import EXPLANATIONS, explanation_of
+from truths import PRERANKS
 
-NAMED = [
-    *PAPER,
-    *CLASSIC,
-    ThresholdExceedance(),
-    Variogram.at_lags([1], shape=3),
-    Isotropy((2, 2)),
-    MinimumSpanningTree(),
-    ReferenceDistance(),
-    SampleDensity(),
-]
+NAMED = list({p.name: p for p in PRERANKS if not isinstance(p, Custom)}.values())
 
 
 @pytest.mark.parametrize("prerank", NAMED, ids=lambda prerank: prerank.name)

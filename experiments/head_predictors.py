@@ -17,12 +17,12 @@ import pandas as pd
 import torch
 
 from head import capped
-from predictors import SETTINGS
 from prerank import Ensemble
 from prerank.datasets import published_split
 from prerank.distributions import draw
 from prerank.models import FlowNetwork, MixtureNetwork
 from prerank.recalibration import EnsembleCopulaCoupling, MarginalRecalibrator, SchaakeShuffle
+from prerank.training import Settings
 from rivals import MEMBERS, fit_affine
 from seedwise import (
     FITTED,
@@ -41,6 +41,7 @@ from seedwise import (
 
 DATASETS = ("households", "air", "births1", "house")
 MAX_ROWS, FLOW_ROWS = 10_000, 1_000
+SETTINGS = Settings(lr=1e-3, min_steps=10, patience=15)  # of FlowRegressor
 
 OF_FLOWS: dict[str, Fit] = {
     "none": fit_none,

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from head_results import PAPER, UNSEEN
 from inference import LEVEL, adjusted, overlap_p
 from marked_pages import markdown
-from predictors import ROWS, TEST_ROWS
+from predictors import FLOW_ROWS, ROWS, TEST_ROWS
 from prerank.datasets import find_dataset, published_split
 from prerank.report.drawing import COLOURS
 
@@ -115,17 +115,19 @@ def _certain(runs: pd.DataFrame) -> dict[tuple[str, str, str], str]:
     """P-values of the change of the squared error, over overlapping splits, after BH."""
     changed = runs[runs.name != ALONE].groupby(["dataset", "forecast", "name"], sort=False)
     mean, spread = changed.difference.mean(), changed.difference.sem()
-    ratios = [_ratio(dataset, name) for dataset, _, name in mean.index]
+    ratios = [_ratio(*problem) for problem in mean.index]
     found = adjusted(overlap_p(mean, spread, int(changed.size().iloc[0]), ratios))
     texts = [f"{value:.3f}{'' if value >= LEVEL else ' *'}" for value in found]
     return dict(zip(mean.index, texts, strict=True))
 
 
-def _ratio(dataset: str, name: str) -> float:
+def _ratio(dataset: str, forecast: str, name: str) -> float:
     """Judged rows over those that a method was fitted to."""
     split = published_split(min(ROWS, find_dataset(dataset).n_rows), seed=0)
-    fitted = len(split.train) + len(split.validation)
-    fitted += len(split.calibration) * (name == METHODS["head"])
+    fitted, more = len(split.train) + len(split.validation), len(split.calibration)
+    if forecast == "flow":  # the head sees so many of the validation and calibration rows
+        more *= min(1.0, FLOW_ROWS / (len(split.validation) + more))
+    fitted += more if name == METHODS["head"] else 0
     return min(len(split.test), TEST_ROWS) / fitted
 
 

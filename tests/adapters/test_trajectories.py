@@ -227,6 +227,10 @@ BAD = {
     ),
     "another kind": (lambda: from_darts([DAYS], line()), "forecasts must be TimeSeries of darts"),
     "one sample": (lambda: from_darts([line()], line()), "num_samples=100"),
+    "samples observed": (
+        lambda: from_darts([line(1, 5)], line(1, 5)),
+        "series has a TimeSeries with 5",
+    ),
     "no forecast": (lambda: from_darts([], line()), "forecasts is empty"),
     "columns": (lambda: from_darts([line(2, 5)], line()), "those of their series"),
     "time": (lambda: from_darts([line(1, 5)], line()[:4]), "series '0' has no value at 4"),

@@ -134,6 +134,10 @@ def from_darts(forecasts: Sequence[Any], series: Any) -> "tuple[xr.DataArray, xr
                 raise InputError(
                     "forecasts has a TimeSeries with one sample: forecast with num_samples=100"
                 )
+            if whole.n_samples > 1:
+                raise InputError(
+                    f"series has a TimeSeries with {whole.n_samples} samples: give one"
+                )
             times = forecast.time_index
             missing = ~times.isin(whole.time_index)
             if missing.any():

@@ -35,9 +35,7 @@ def read_as_asked(
     """
     from prerank.files import read_forecasts
 
-    names, keys = named_by(targets, "--targets"), named_by(key, "--key")
-    dims = named_by(target, "--target")
-    return read_forecasts(samples, observations, targets=names, key=keys, target=dims, **columns)
+    return read_forecasts(samples, observations, **_names(targets, key, target), **columns)
 
 
 def open_as_asked(
@@ -61,6 +59,10 @@ def open_as_asked(
     """
     from prerank.files.grid_pairs import open_pair
 
-    names, keys = named_by(targets, "--targets"), named_by(key, "--key")
-    dims = named_by(target, "--target")
-    return open_pair(samples, observations, targets=names, key=keys, target=dims, **columns)
+    return open_pair(samples, observations, **_names(targets, key, target), **columns)
+
+
+def _names(*values: Sequence[str] | None) -> dict[str, Any]:
+    """Arguments from the values of `--targets`, `--key` and `--target`."""
+    options = ("targets", "key", "target")
+    return {name: named_by(value, f"--{name}") for name, value in zip(options, values, strict=True)}

@@ -102,7 +102,7 @@ def open_pair(
             grid_of(path, files.enter_context(open_grid(path)), target) for path in paths
         )
         if sum(values.size for values in source.dataset.data_vars.values()) <= MANY_VALUES:
-            yield None
+            yield None  # before anything is matched: faults of small files are found when read
             return
         names = source.names() | observed.names()
         wanted = names_of(targets, "targets", names)
